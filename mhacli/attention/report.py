@@ -1,0 +1,98 @@
+"""A result as what people look at: chosen parts of chosen stages as numpy arrays, with their labels."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mhacli.attention.request import Result, merged_mask
+from mhacli.selection import Selection
+from mhacli.vocabulary import INPUTS, MATRICES
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One stage's chosen part: values with one axis a letter, and which indices along each they are.
+
+    `hidden` marks entries that a mask hides, for the stages that have the axes (N,H,L,S).
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    indices: tuple[tuple[int, ...], ...]
+    values: Array
+    hidden: Array | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `mhacli run` shows: configuration, shapes, the chosen stages, labels and notes."""
+
+    config: Mapping[str, Any]
+    grid: tuple[int, int, int, int]
+    layout: str
+    shapes: Mapping[str, tuple[tuple[int, ...], tuple[str, ...]]]
+    shown: tuple[Shown, ...]
+    query_labels: tuple[tuple[str, ...], ...] | None
+    key_labels: tuple[tuple[str, ...], ...] | None
+    extra_keys: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def to_numpy(tensor: Tensor) -> Array:
+    """A tensor as numpy holds it; bfloat16, which numpy has not, as float32."""
+    tensor = tensor.detach().cpu()
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def report(result: Result, show: Sequence[str], selection: Selection) -> Report:
+    """The report of a result that kept every stage named in `show`."""
+    request = result.request
+    mask = merged_mask(request) if any(name in MATRICES for name in show) else None
+    hidden = None if mask is None else _hidden(to_numpy(mask), len(request.config.extra_keys))
+    shown = []
+    for name in show:
+        values = to_numpy(getattr(request, name) if name in INPUTS else result.stages[name])
+        axes = result.shapes[name][1]
+        if name in (*INPUTS, "attn_output"):
+            axes = ("N", *[a for a in axes if a != "N"])  # computed batch-first, whatever the files' layout
+        shown.append(_chosen(name, axes, values, hidden if name in MATRICES else None, selection))
+    grid = request.grid
+    return Report(
+        config=request.config.to_json() | {"batch_first": not request.layout.seq_first},
+        grid=(grid.batch, grid.heads, grid.queries, grid.keys),
+        layout=str(request.layout),
+        shapes=result.shapes,
+        shown=tuple(shown),
+        query_labels=request.labels.queries,
+        key_labels=request.labels.keys,
+        extra_keys=request.config.extra_keys,
+        notes=result.notes,
+    )
+
+
+def _hidden(mask: Array, extra: int) -> Array:
+    hides = np.isneginf(mask)
+    return np.concatenate([hides, np.zeros((*hides.shape[:-1], extra), dtype=np.bool_)], axis=-1)
+
+
+def _chosen(name: str, axes: tuple[str, ...], values: Array, hidden: Array | None, selection: Selection) -> Shown:
+    indices = tuple(selection.along(axis, size) for axis, size in zip(axes, values.shape, strict=True))
+    chosen = _take(values, indices)
+    if hidden is not None:
+        shared = tuple((0,) if size == 1 else index for size, index in zip(hidden.shape, indices, strict=True))
+        hidden = np.broadcast_to(_take(hidden, shared), chosen.shape)
+    return Shown(name, axes, indices, chosen, hidden)
+
+
+def _take(values: Array, indices: tuple[tuple[int, ...], ...]) -> Array:
+    for axis, index in enumerate(indices):
+        if index != tuple(range(values.shape[axis])):
+            values = values.take(index, axis=axis)
+    return values

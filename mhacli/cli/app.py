@@ -1,0 +1,110 @@
+"""The one way in: the table of commands, and the one place that turns what goes wrong into words and an exit code."""
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from mhacli import __version__
+from mhacli.cli import output
+from mhacli.cli.options import flat
+from mhacli.errors import MhaError, TooLargeError, UsageError
+from mhacli.text import visible
+
+COMMANDS = {
+    "run": "Run multi-head attention; print shapes and every head's weight matrix.",
+    "mask": "Build, merge, print and save masks.",
+    "show": "List the tensors of files: name, dtype, shape, summary, NaN and Inf counts.",
+}
+"""Each command's name, which is also its module here, and its line in the help."""
+
+
+class _Command(TyperCommand):
+    """A command whose help keeps its options in the groups that `mhacli.cli.options` names."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write one section a group, in the order of the options."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                default = "Arguments" if parameter.param_type_name == "argument" else "Help"
+                sections.setdefault(getattr(parameter, "rich_help_panel", None) or default, []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def _version(value: bool) -> None:
+    if value:
+        sys.stdout.write(f"mhacli {__version__}\n")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.", show_default=False)
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error that is a bug.", show_default=False)
+    ] = False,
+) -> None:
+    """Example: mhacli run --embed-dim 256 --heads 8
+
+    Inspect attention: run it on saved or random tensors, and see what every head does.
+    """
+
+
+def _load(name: str) -> Callable[..., int]:
+    command: Callable[..., int] = getattr(importlib.import_module(f"mhacli.cli.{name}"), name)
+    return flat(command)
+
+
+def build_app(names: Sequence[str]) -> typer.Typer:
+    """The application with the commands named loaded in full, and the others by their line in the help alone."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+    app.callback()(_root)
+    for name, line in COMMANDS.items():
+        command = _load(name) if name in names else lambda: 0
+        app.command(name, cls=_Command, short_help=line)(command)
+    return app
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line (`sys.argv`'s where None) and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    arguments = [a for a in arguments if a != "--debug"]
+    try:
+        code = build_app(arguments[:1])(args=arguments, prog_name="mhacli", standalone_mode=False)
+        output.flush()
+        return int(code or 0)
+    except MhaError as error:
+        return output.error(error.message, error.hint, error.exit_code)
+    except typer.TyperException as error:
+        hint = f"mhacli {arguments[0]} --help" if arguments and arguments[0] in COMMANDS else "mhacli --help"
+        return output.error(visible(error.format_message()), hint, UsageError.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        return output.error("interrupted", None, 130)
+    except BrokenPipeError:
+        return _end_quietly()
+    except MemoryError:
+        hint = "take fewer items or positions, or a smaller --max-memory to be told before"
+        return output.error("memory ran out", hint, TooLargeError.exit_code)
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        kind = f"{type(error).__name__}: {error}".splitlines()[0]
+        hint = "please report it with the command and what `--debug` prints"
+        return output.error(f"this is a bug in mhacli {__version__}: {visible(kind)}", None if debug else hint, 70)
+
+
+def _end_quietly() -> int:
+    """Nobody reads on: what is left in the buffer goes nowhere, and that is no error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

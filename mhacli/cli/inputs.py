@@ -1,0 +1,201 @@
+"""Options and files -> one request: configuration, parameters, tensors, masks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mhacli import masks as masks_
+from mhacli import memory
+from mhacli.attention import module
+from mhacli.attention import request as request_
+from mhacli.attention.config import AttentionConfig
+from mhacli.attention.parameters import Parameters
+from mhacli.attention.request import Labels, Layout, Request
+from mhacli.cli import labels, masking, metadata
+from mhacli.cli.configure import configure
+from mhacli.cli.options import InputOptions, LabelOptions, MaskOptions, MemoryOptions, ModuleOptions, SizeOptions
+from mhacli.cli.sources import Found, Sources
+from mhacli.cli.tensors import Place, Reader, place
+from mhacli.errors import InputError, UsageError
+from mhacli.files import split_reference
+from mhacli.masks import Masks
+from mhacli.text import listing, visible
+from mhacli.vocabulary import INPUTS, PARAMETERS, PROJECTED, STAGES
+
+
+@dataclass(frozen=True)
+class RequestOptions:
+    """All options that say what is computed."""
+
+    inputs: InputOptions
+    sizes: SizeOptions
+    module: ModuleOptions
+    masks: MaskOptions
+    memory: MemoryOptions
+    labels: LabelOptions
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Every tensor that was named, by our word, and what a dump's metadata says of the configuration."""
+
+    found: Mapping[str, Found]
+    entry: Mapping[str, Any]
+
+    @property
+    def from_heads(self) -> bool:
+        """Whether the computation starts from projected q, k, v: they are there, and there is nothing to project."""
+        projectable = "query" in self.found and any(name in self.found for name in PARAMETERS)
+        return "q" in self.found and not projectable
+
+    @property
+    def starts_from(self) -> tuple[str, ...]:
+        """The names that the computation starts from."""
+        return tuple(name for name in (PROJECTED if self.from_heads else INPUTS) if name in self.found)
+
+
+def build(options: RequestOptions) -> Request:
+    """The request that options and files describe.
+
+    Raises:
+        MhaError: files, shapes or options that do not go together.
+    """
+    with Sources(memory.budget(options.memory.max_memory)) as sources:
+        gathered = gather(options, sources)
+        reader = Reader(sources, options.inputs.head_layout, _seq_first(options, gathered))
+        try:
+            return _assemble(options, gathered, reader)
+        except InputError as error:
+            raise masking.located(error, gathered.found) from None
+
+
+def gather(options: RequestOptions, sources: Sources) -> Gathered:
+    """Find every tensor that the options name; options go before the dump."""
+    inputs = options.inputs
+    found: dict[str, Found] = {}
+    entry: dict[str, Any] = {}
+    if inputs.dump is not None:
+        found = sources.group(inputs.dump)
+        _expect_something(inputs.dump, found, sources)
+        entry = metadata.configuration(sources.open(split_reference(inputs.dump)[0]))
+    if options.module.weights is not None:
+        given = {n: f for n, f in sources.group(options.module.weights).items() if n in PARAMETERS}
+        _expect_parameters(options.module.weights, given, sources)
+        found = {n: f for n, f in found.items() if n not in PARAMETERS} | given
+        entry = metadata.configuration(sources.open(split_reference(options.module.weights)[0])) | entry
+    for name, projected in zip(INPUTS, PROJECTED, strict=True):
+        reference: str | None = getattr(inputs, name)
+        if reference is not None:
+            tensor = sources.one(reference, f"--{name}", name)
+            if len(tensor.shape) == 4:
+                tensor = sources.one(reference, f"--{name}", projected)
+                found.pop(name, None)
+            found[projected if len(tensor.shape) == 4 else name] = tensor
+    by_name = sources.by_name(inputs.tensor or ())
+    found |= by_name
+    return Gathered(found | masking.find(options.masks, sources, found), entry)
+
+
+def _expect_something(reference: str, found: Mapping[str, Found], sources: Sources) -> None:
+    if any(name in found for name in (*STAGES, *PARAMETERS)):
+        return
+    file = sources.open(split_reference(reference)[0])
+    path, first = visible(file.path), visible(next(iter(file.tensors), "NAME"))
+    raise InputError(
+        f"{path} has no tensor whose name is understood: {listing(visible(n) for n in file.tensors) or 'it is empty'}",
+        f"say what it is: --query {path}:{first}, --tensor q={path}:{first}; names understood end in "
+        f"{listing(sorted((*STAGES, 'hidden_states', 'hook_q', 'queries')), 20)}",
+    )
+
+
+def _expect_parameters(reference: str, given: Mapping[str, Found], sources: Sources) -> None:
+    if given:
+        return
+    path, prefix = split_reference(reference)
+    file = sources.open(path)
+    under = f" under {visible(prefix)}" if prefix else ""
+    raise InputError(
+        f"{visible(file.path)} has no attention parameters{under}: {listing(visible(n) for n in file.tensors)}",
+        "names end in in_proj_weight or q_proj_weight, k_proj_weight, v_proj_weight, and out_proj.weight, as in the "
+        "state_dict of torch's MultiheadAttention; or W_q.weight …, as in d2l",
+    )
+
+
+def _seq_first(options: RequestOptions, gathered: Gathered) -> bool:
+    said = options.inputs.seq_first
+    return gathered.entry.get("batch_first") is False if said is None else said
+
+
+def _assemble(options: RequestOptions, gathered: Gathered, reader: Reader) -> Request:
+    config, parameters = configure(
+        options.module, options.masks, gathered.found, gathered.entry, reader, gathered.from_heads
+    )
+    number = 0 if options.module.seed is None else options.module.seed
+    module.seed(number)
+    if parameters is None and not gathered.from_heads:
+        parameters = module.seeded_parameters(config)
+        if gathered.starts_from:
+            reader.note(f"parameters are torch's own initialisation under seed {number} (--weights FILE for yours)")
+    to = place(config.dtype, options.module.device)
+    request = _request(options, gathered, reader, config, (parameters or Parameters()).to(*to), to)
+    request = replace(request, masks=masking.read(options.masks, reader.sources, gathered.found, config.masks))
+    request_.check(request)
+    masks_.check(request.masks, request.grid)
+    return replace(
+        request,
+        labels=_labels(options.labels, gathered.entry, request),
+        recorded=reader.recorded(gathered.found, request.layout, config.num_heads),
+        notes=(*reader.sources.understood, *reader.sources.notes),
+    )
+
+
+def _request(
+    options: RequestOptions,
+    gathered: Gathered,
+    reader: Reader,
+    config: AttentionConfig,
+    parameters: Parameters,
+    to: Place,
+) -> Request:
+    request = Request(config, parameters, Masks(config.masks))
+    if not gathered.starts_from:
+        query, key, value = _random(options, config, to)
+        layout = Layout(seq_first=_seq_first(options, gathered))
+        return replace(request, query=query, key=key, value=value, layout=layout)
+    for name in ("batch", "seq_len", "kv_len"):
+        if getattr(options.sizes, name) is not None:
+            option, first = f"--{name.replace('_', '-')}", gathered.starts_from[0]
+            raise UsageError(f"{option} sizes random inputs, and {first} comes from a file", f"leave {option} out")
+    if gathered.from_heads:
+        return replace(request, heads=reader.heads(gathered.found, to))
+    if "query" not in gathered.found:
+        raise InputError(f"there is {' and '.join(gathered.starts_from)} but no query", "add --query FILE[:NAME]")
+    layout = reader.layout(gathered.found)
+    query, key, value = reader.inputs(gathered.found, layout, to)
+    return replace(request, query=query, key=key, value=value, layout=layout)
+
+
+def _random(options: RequestOptions, config: AttentionConfig, to: Place) -> tuple[Tensor, Tensor, Tensor]:
+    sizes = options.sizes
+    n, length = sizes.batch or 1, sizes.seq_len or 10
+    s = sizes.kv_len or length
+    q_in, k_in, v_in = config.input_dims
+    need = 4 * n * (length * q_in + s * (k_in + v_in))
+    memory.require(
+        need,
+        memory.budget(options.memory.max_memory),
+        "random inputs",
+        "take a smaller --batch, --seq-len or --embed-dim",
+    )
+    query = torch.randn(n, length, q_in).to(*to)
+    key = query if sizes.kv_len is None and k_in == q_in else torch.randn(n, s, k_in).to(*to)
+    value = key if v_in == k_in else torch.randn(n, s, v_in).to(*to)
+    return query, key, value
+
+
+def _labels(options: LabelOptions, entry: Mapping[str, Any], request: Request) -> Labels:
+    queries, keys = labels.choose(options, entry, request.grid)
+    return Labels(queries, queries if keys is None and request.self_attention else keys)

@@ -1,0 +1,37 @@
+"""What a dump's metadata says of its configuration; nothing in it is believed before it is checked."""
+
+import json
+from typing import Any
+
+from mhacli.errors import InputError
+from mhacli.files import TensorFile
+from mhacli.text import visible
+
+_D2L = {"num_heads": "num_heads", "num_hiddens": "embed_dim"}
+
+
+def configuration(file: TensorFile) -> dict[str, Any]:
+    """The `mhacli` entry of a dump as fields of a configuration, or what d2l's metadata says in its own words.
+
+    Raises:
+        InputError: the entry is no JSON object.
+    """
+    text = file.metadata.get("mhacli")
+    if text is None:
+        return {
+            ours: int(file.metadata[theirs]) for theirs, ours in _D2L.items() if _is_size(file.metadata.get(theirs))
+        }
+    try:
+        entry = json.loads(text)
+    except (ValueError, RecursionError):
+        entry = None
+    if not isinstance(entry, dict):
+        raise InputError(
+            f"the mhacli entry in the metadata of {visible(file.path)} is no JSON object",
+            "write the dump anew with mhacli run -o, or remove the entry",
+        )
+    return entry
+
+
+def _is_size(text: str | None) -> bool:
+    return text is not None and text.isascii() and text.isdigit() and 0 < len(text) < 10

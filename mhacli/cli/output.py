@@ -1,0 +1,114 @@
+"""The two streams: data to stdout, words to stderr; and what the terminal can show."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from mhacli.cli.options import PrintOptions
+from mhacli.errors import UsageError
+from mhacli.views.look import Look
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_WIDE = 1_000_000
+
+
+def error(message: str, hint: str | None, code: int) -> int:
+    """Say what went wrong and what to type next, on stderr; gives the exit code back."""
+    _say("error", message)
+    if hint:
+        _say("hint", hint)
+    return code
+
+
+def note(text: str) -> None:
+    """A word about what was done, on stderr."""
+    _say("note", text)
+
+
+_COLORS = {"error": "31", "hint": "36", "note": "33"}
+
+
+def _say(kind: str, text: str) -> None:
+    label = f"\x1b[{_COLORS[kind]}m{kind}:\x1b[0m" if _wants_color(sys.stderr, None) else f"{kind}:"
+    try:
+        sys.stdout.flush()
+        sys.stderr.write(f"{label} {text}\n")
+    except BrokenPipeError:
+        pass
+
+
+def flush() -> None:
+    """Hand everything on, so that a closed pipe shows itself here."""
+    sys.stdout.flush()
+
+
+def _wants_color(stream: Any, asked: bool | None) -> bool:
+    if asked is not None:
+        return asked
+    if "--no-color" in sys.argv or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return bool(stream.isatty())
+
+
+def look(options: PrintOptions) -> Look:
+    """How to show things, from the options and from what stdout is."""
+    terminal = sys.stdout.isatty()
+    size = shutil.get_terminal_size()
+    cut = terminal and not options.full
+    return Look(
+        width=size.columns if cut else None,
+        max_rows=options.max_rows or (max(10, size.lines - 6) if cut else None),
+        max_cols=options.max_cols,
+        first_item_only=cut,
+        precision=options.precision,
+        unicode=(sys.stdout.encoding or "ascii").lower().startswith("utf"),
+        color=_wants_color(sys.stdout, options.color),
+    )
+
+
+def _console(color: bool, width: int | None) -> "Console":
+    from rich.console import Console
+
+    def make(system: Any) -> Console:
+        return Console(
+            file=sys.stdout,
+            width=width or _WIDE,
+            force_terminal=color,
+            color_system=system,
+            markup=False,
+            highlight=False,
+            emoji=False,
+            legacy_windows=False,
+        )
+
+    if not color:
+        return make(None)
+    console = make("auto")
+    return console if console.color_system else make("256")
+
+
+def show(parts: Iterable[Any], how: Look) -> None:
+    """Write a view to stdout: text as it is, everything else through rich."""
+    console: Console | None = None
+    for part in parts:
+        if isinstance(part, str):
+            sys.stdout.write(part)
+        else:
+            console = console or _console(how.color, how.width)
+            console.print(part, soft_wrap=how.width is None)
+
+
+def refuse_terminal() -> None:
+    """Refuse to write bytes to a terminal.
+
+    Raises:
+        UsageError: stdout is one.
+    """
+    if sys.stdout.isatty():
+        raise UsageError(
+            "-o - writes bytes, and stdout is a terminal", "pipe it on, or give a file: -o out.safetensors"
+        )

@@ -1,0 +1,78 @@
+"""`mhacli run`."""
+
+from typing import Annotated
+
+import typer
+
+from mhacli.cli import output
+from mhacli.cli.options import (
+    InputOptions,
+    LabelOptions,
+    MaskOptions,
+    MemoryOptions,
+    ModuleOptions,
+    PrintOptions,
+    SelectOptions,
+    SizeOptions,
+)
+
+
+def run(
+    inputs: InputOptions,
+    sizes: SizeOptions,
+    module: ModuleOptions,
+    masks: MaskOptions,
+    select: SelectOptions,
+    printing: PrintOptions,
+    memory: MemoryOptions,
+    labels: LabelOptions,
+    show: Annotated[
+        str,
+        typer.Option(
+            "--show", metavar="STAGE,…", help="Stages to print. [default: attn_weights]", rich_help_panel="Selecting"
+        ),
+    ] = "attn_weights",
+    out: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write a dump; - is stdout.", rich_help_panel="Output"),
+    ] = None,
+    save: Annotated[
+        str | None,
+        typer.Option(
+            "--save",
+            metavar="NAME,…",
+            help="What -o writes. [default: all but scores]",
+            rich_help_panel="Output",
+        ),
+    ] = None,
+) -> int:
+    """Example: mhacli run --embed-dim 256 --heads 8
+
+    Run multi-head attention as torch.nn.MultiheadAttention does, on saved tensors or random ones, and print its shapes
+    and every head's weight matrix.
+    """
+    from mhacli.attention import dump, request
+    from mhacli.attention.report import report
+    from mhacli.cli.dumps import write
+    from mhacli.cli.inputs import RequestOptions, build
+    from mhacli.cli.selection import select as select_
+    from mhacli.cli.stages import parse_show
+    from mhacli.errors import UsageError
+    from mhacli.memory import budget
+    from mhacli.views.run import VIEWS
+
+    if save is not None and out is None:
+        raise UsageError("--save says what -o writes, and there is no -o", "add -o FILE.safetensors")
+    shown, saved = parse_show(show), dump.parse_save(save) if out else ()
+    if out == "-":
+        output.refuse_terminal()
+    asked = build(RequestOptions(inputs, sizes, module, masks, memory, labels))
+    chosen = select_(select, asked.grid, len(asked.config.extra_keys))
+    result = request.run(asked, {*shown, *saved}, budget(memory.max_memory))
+    for note in result.notes:
+        output.note(note)
+    if out is not None:
+        write(out, dump.collect(result, saved), dump.metadata(result))
+    if out != "-":
+        output.show(VIEWS[printing.format](report(result, shown, chosen), output.look(printing)), output.look(printing))
+    return 0

@@ -1,0 +1,246 @@
+"""Writes tensors to a file that is complete or not there at all, or to stdout."""
+
+import errno
+import json
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, BinaryIO
+
+import numpy as np
+
+from mhacli.errors import InputError, UsageError
+from mhacli.files import npy, safetensors
+from mhacli.files.dtypes import SAFETENSORS, Array
+from mhacli.files.faults import Fault, quoted, system_fault
+from mhacli.files.paths import STDIN, TENSOR_SUFFIXES, checked_path
+from mhacli.text import listing, shortened
+
+_STDOUT = STDIN
+
+
+@dataclass(frozen=True)
+class Bfloat16:
+    """Numbers of type bfloat16 as their bits, an array of uint16; numpy's formats get them as float32."""
+
+    bits: Array
+
+    def __post_init__(self) -> None:
+        if self.bits.dtype != np.uint16:
+            raise TypeError(f"the bits of bfloat16 are uint16, not {self.bits.dtype}")
+
+    def widened(self) -> Array:
+        """The same numbers as float32."""
+        decode = SAFETENSORS["BF16"].decode
+        assert decode is not None  # noqa: S101 - says it to the type checker
+        return decode(self.bits)
+
+
+Tensors = Mapping[str, Array | Bfloat16]
+Texts = Mapping[str, str]
+
+
+def write_tensors(path: str, tensors: Tensors, metadata: Texts | None = None) -> None:
+    """Write tensors in the format that the file's suffix names: `.safetensors`, `.npz`, or `.npy` for one tensor.
+
+    `-` is stdout, in safetensors' format. A file appears under its name only when all is written; a link's target is
+    replaced, not the link; a pipe or device is written through. `.npz` keeps of the metadata what is under `mhacli`,
+    `.npy` none.
+
+    Raises:
+        UsageError: the suffix is none of these, `.npy` would get several tensors, or stdout is a terminal.
+        InputError: the file cannot be written, or the format cannot hold a tensor's name or type.
+        BrokenPipeError: nobody reads the pipe any more.
+    """
+    write = _writer(path, len(tensors))
+    shown = "stdout" if path == _STDOUT else shortened(path)
+    try:
+        arrays = {name: _prepared(name, tensor, write is _write_safetensors) for name, tensor in tensors.items()}
+        with _destination(path) as file:
+            write(file, arrays, metadata or {})
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        fault = system_fault("written", error)
+        raise InputError(f"{shown} {fault.fact}") from None
+    except Fault as fault:
+        raise InputError(f"{shown} {fault.fact}", fault.hint) from None
+
+
+def _writer(path: str, tensors: int) -> "_Writer":
+    suffix = Path(path).suffix.lower()
+    if path == _STDOUT or (suffix not in _WRITERS and _written_through(path)):
+        return _write_safetensors
+    if suffix not in _WRITERS:
+        hint = f"end the name in {listing(TENSOR_SUFFIXES)}, or write to stdout with -"
+        raise UsageError(f"{shortened(path)} names no format of tensors", hint)
+    if suffix == npy.SUFFIX and tensors != 1:
+        raise UsageError(f"a .npy file holds one tensor, and there are {tensors:,}", "write .npz or .safetensors")
+    return _WRITERS[suffix]
+
+
+def _written_through(path: str) -> bool:
+    """Whether the path is a pipe or device, whose name says nothing of a format."""
+    try:
+        mode = Path(path).stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+@contextmanager
+def _destination(path: str) -> Iterator[BinaryIO]:
+    if path == _STDOUT:
+        if sys.stdout.isatty():
+            raise UsageError("stdout is a terminal, and tensors are no text", "name a file: -o dump.safetensors")
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    elif _written_through(checked_path(path)):
+        with os.fdopen(_through(path), "wb") as file:
+            yield file
+    else:
+        with _replacing(Path(os.path.realpath(path))) as file:
+            yield file
+
+
+def _through(path: str) -> int:
+    # O_NONBLOCK: a named pipe that nobody reads is an error rather than a wait without end.
+    try:
+        descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise Fault(
+                "is a pipe that nobody reads", "start its reader first, or write to stdout: -o - > PIPE"
+            ) from None
+        raise
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[BinaryIO]:
+    """A new file beside the target, which takes its place when all went well and is removed when not."""
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+    if target.is_dir():
+        raise Fault("is a folder", f"name a file in it, such as {shortened(str(target / 'dump.safetensors'))}")
+    if not target.parent.is_dir():
+        raise Fault(f"cannot be written: there is no folder {quoted(str(target.parent))}", "make it: mkdir -p")
+    if mode is not None and not os.access(target, os.W_OK):
+        raise Fault("is write-protected", "choose another name, or chmod u+w")
+    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        if mode is not None:
+            temporary.chmod(mode)
+        temporary.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """An array as it is written: C order, and for safetensors the name of its type there."""
+
+    array: Array
+    dtype: str
+
+
+_SAFETENSORS_NAMES = {
+    "bool": "BOOL",
+    **{element.name: name for name, element in SAFETENSORS.items() if element.stored and not element.decode},
+}
+
+
+def _prepared(name: str, tensor: Array | Bfloat16, for_safetensors: bool) -> _Prepared:
+    if isinstance(tensor, Bfloat16) and for_safetensors:
+        return _Prepared(np.asarray(tensor.bits, dtype="<u2", order="C"), "BF16")
+    array = np.asarray(tensor.widened() if isinstance(tensor, Bfloat16) else tensor)
+    dtype = _SAFETENSORS_NAMES.get(array.dtype.newbyteorder("=").name)
+    if dtype is None:
+        raise Fault(f"cannot hold {quoted(name)}, whose type is {array.dtype.name}", "convert it to float32 first")
+    # Not ascontiguousarray, which makes arrays without axes into arrays of one.
+    return _Prepared(np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C"), dtype)
+
+
+def _write_safetensors(file: BinaryIO, arrays: Mapping[str, _Prepared], metadata: Texts) -> None:
+    # The header keeps the order given; the data goes from wide types to narrow ones, so that every tensor is aligned.
+    placed = sorted(arrays, key=lambda name: -arrays[name].array.itemsize)
+    ends: dict[str, int] = {}
+    position = 0
+    for name in placed:
+        position += arrays[name].array.nbytes
+        ends[name] = position
+    header: dict[str, object] = {safetensors.METADATA: dict(metadata)} if metadata else {}
+    for name, prepared in arrays.items():
+        if name == safetensors.METADATA:
+            raise Fault(f"cannot hold a tensor named {quoted(name)}", "give it another name")
+        offsets = [ends[name] - prepared.array.nbytes, ends[name]]
+        header[name] = {"dtype": prepared.dtype, "shape": list(prepared.array.shape), "data_offsets": offsets}
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":"))
+    encoded = _encoded(text)
+    encoded += b" " * (-len(encoded) % 8)
+    if len(encoded) > safetensors.MAX_HEADER:
+        raise Fault(f"would have a header of {len(encoded):,} bytes; {safetensors.MAX_HEADER:,} is the format's limit")
+    file.write(len(encoded).to_bytes(safetensors.LENGTH_BYTES, "little"))
+    file.write(encoded)
+    for name in placed:
+        _write_bytes(file, arrays[name].array)
+
+
+def _write_bytes(file: IO[bytes], array: Array) -> None:
+    file.write(array.reshape(-1).view(np.uint8).data)
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise Fault("cannot hold names or metadata that are no Unicode text (half of a surrogate pair)") from None
+
+
+def _write_npz(file: BinaryIO, arrays: Mapping[str, _Prepared], metadata: Texts) -> None:
+    import zipfile
+
+    from mhacli.files import npz
+
+    for name in arrays:
+        if "\0" in name or len(_encoded(name)) > npz.MAX_NAME_BYTES:
+            raise Fault(f"cannot hold the name {quoted(name)}", "write .safetensors, which holds any name")
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for name, prepared in arrays.items():
+            # A fixed date: the same tensors make the same file.
+            member = zipfile.ZipInfo(name + npy.SUFFIX)
+            with archive.open(member, "w", force_zip64=True) as stream:
+                _write_array(stream, prepared.array)
+        if npz.METADATA_KEY in metadata:
+            archive.writestr(zipfile.ZipInfo(npz.METADATA_MEMBER), _encoded(metadata[npz.METADATA_KEY]))
+
+
+def _write_npy(file: BinaryIO, arrays: Mapping[str, _Prepared], metadata: Texts) -> None:
+    for prepared in arrays.values():
+        _write_array(file, prepared.array)
+
+
+def _write_array(file: IO[bytes], array: Array) -> None:
+    # numpy's own write_array asks for the position in the file, which a pipe has not.
+    np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+    _write_bytes(file, array)
+
+
+_Writer = Callable[[BinaryIO, Mapping[str, _Prepared], Texts], None]
+_WRITERS: dict[str, _Writer] = {
+    safetensors.SUFFIX: _write_safetensors,
+    ".npz": _write_npz,
+    npy.SUFFIX: _write_npy,
+}

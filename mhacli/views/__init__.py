@@ -1,0 +1,1 @@
+"""Results made visible: tables, JSON, CSV, plain text. Knows no files and no mathematics."""

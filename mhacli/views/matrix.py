@@ -1,0 +1,187 @@
+"""A matrix as a table of numbers, shaded by size, labelled by position, cut to the room there is."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mhacli.text import count, visible
+from mhacli.views.look import Look, number
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Array = NDArray[Any]
+
+# From matplotlib's viridis (CC0): even steps of lightness, told apart in every kind of colour vision.
+_SHADES = ("#3b528b", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725")
+_DARK_TEXT_FROM = 3
+_FAINT = 0.05
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix to show: its values, which of them a mask hides, and the labels of its rows and columns.
+
+    `shaded` says that values lie between 0 and 1 and are shaded by size.
+    """
+
+    title: str
+    values: Array
+    hidden: Array | None
+    rows: Sequence[str]
+    columns: Sequence[str]
+    shaded: bool
+
+
+def position_labels(indices: Sequence[int], tokens: Sequence[str] | None) -> list[str]:
+    """`3 did`: positions with their tokens, where they have any."""
+    if tokens is None:
+        return [str(index) for index in indices]
+    return [f"{i} {visible(tokens[i])}" if i < len(tokens) else str(i) for i in indices]
+
+
+def tables(matrices: Sequence[Matrix], look: Look) -> Iterator[Any]:
+    """The matrices as rich tables, side by side where the room allows; the last part says what is cut."""
+    from rich.table import Table
+    from rich.text import Text
+
+    if not matrices:
+        return
+    plans = [_plan(matrix, look) for matrix in matrices]
+    built = [_table(matrix, plan, look) for matrix, plan in zip(matrices, plans, strict=True)]
+    across = 1
+    if look.width is not None:
+        across = max(1, look.width // max(plan.width + 2 for plan in plans))
+    for first in range(0, len(built), across):
+        grid = Table.grid(padding=(0, 2))
+        grid.add_row(
+            *(Text(m.title, "bold" if look.color else "", no_wrap=True) for m in matrices[first : first + across])
+        )
+        grid.add_row(*built[first : first + across])
+        yield grid
+    yield from _cut_lines(matrices[0], plans[0])
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What fits: how many rows and columns, the width in characters, decimals, and whether the leading 0 goes."""
+
+    rows: int
+    columns: int
+    width: int
+    decimals: int
+    compact: bool
+    full_headers: bool
+
+
+def _plan(matrix: Matrix, look: Look) -> _Plan:
+    rows, columns = matrix.values.shape
+    shown_rows = min(rows, look.max_rows or rows)
+    decimals = 2 if look.precision is None else look.precision
+    label = max((len(text) for text in matrix.rows), default=0)
+    wanted = min(columns, look.max_cols or columns)
+    for full_headers, compact in ((True, False), (False, False), (False, True)):
+        widths = _widths(matrix, decimals, compact and matrix.shaded, full_headers)
+        fitting = wanted if look.width is None else _fitting(widths[:wanted], look.width - label - 1)
+        if fitting == wanted:
+            break
+    fitting = max(1, fitting) if columns else 0
+    width = max(label + 1 + sum(w + 1 for w in widths[:fitting]), len(matrix.title))
+    return _Plan(shown_rows, fitting, width, decimals, compact and matrix.shaded, full_headers)
+
+
+def _widths(matrix: Matrix, decimals: int, compact: bool, full_headers: bool) -> list[int]:
+    cells = [len(_cell(v, decimals, compact)) for v in (np.nanmin(_finite(matrix)), np.nanmax(_finite(matrix)))]
+    body = max(*cells, 3 if not np.isfinite(matrix.values).all() else 1)
+    heads = [len(text if full_headers else text.split(" ")[0]) for text in matrix.columns]
+    return [max(body, head) for head in heads]
+
+
+def _finite(matrix: Matrix) -> Array:
+    finite = matrix.values[np.isfinite(matrix.values)]
+    return finite if finite.size else np.zeros(1)
+
+
+def _fitting(widths: Sequence[int], room: int) -> int:
+    for index, width in enumerate(widths):
+        room -= width + 1
+        if room < 0:
+            return index
+    return len(widths)
+
+
+def _table(matrix: Matrix, plan: _Plan, look: Look) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        box=None,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        header_style="",
+    )
+    table.add_column("", justify="left", no_wrap=True)
+    for label in matrix.columns[: plan.columns]:
+        header = label if plan.full_headers else label.split(" ")[0]
+        table.add_column(Text(header), justify="right", no_wrap=True)
+    hidden = matrix.hidden
+    for row in range(plan.rows):
+        cells = [
+            _styled(
+                float(matrix.values[row, column]),
+                hidden is not None and bool(hidden[row, column]),
+                matrix.shaded,
+                plan,
+                look,
+            )
+            for column in range(plan.columns)
+        ]
+        table.add_row(Text(matrix.rows[row]), *cells)
+    return table
+
+
+def _styled(value: float, hidden: bool, shaded: bool, plan: _Plan, look: Look) -> Any:
+    from rich.text import Text
+
+    text = _cell(value, plan.decimals, plan.compact)
+    if hidden and value in (0, float("-inf")):
+        text = hidden_mark(look)
+        return Text(text, style="dim") if look.color else text
+    if not look.color:
+        return text
+    if not np.isfinite(value):
+        return Text(text, style="bold red")
+    return Text(text, style=_shade(value)) if shaded else text
+
+
+def _shade(value: float) -> str:
+    if value < _FAINT:
+        return "dim"
+    level = min(len(_SHADES) - 1, int((value - _FAINT) / (1 - _FAINT) * len(_SHADES)))
+    return f"{'black' if level >= _DARK_TEXT_FROM else 'white'} on {_SHADES[level]}"
+
+
+def _cell(value: float, decimals: int, compact: bool) -> str:
+    text = number(float(value), decimals)
+    if not compact or not np.isfinite(value):
+        return text
+    return text[1:] if text.startswith("0.") else text[: decimals + 1].rstrip(".")
+
+
+def hidden_mark(look: Look) -> str:
+    """What stands for an entry that a mask hides."""
+    return "·" if look.unicode else "x"
+
+
+def _cut_lines(matrix: Matrix, plan: _Plan) -> Iterator[str]:
+    rows, columns = matrix.values.shape
+    cut = []
+    if plan.rows < rows:
+        cut.append(f"{plan.rows} of {count(rows, 'row')} (--query-pos {plan.rows}:, --max-rows {rows})")
+    if plan.columns < columns:
+        cut.append(f"{plan.columns} of {count(columns, 'column')} (--key-pos {plan.columns}:)")
+    if cut:
+        yield f"shown: {'; '.join(cut)}; --full, or a pipe, cuts nothing\n"
