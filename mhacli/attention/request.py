@@ -183,22 +183,20 @@ def run(request: Request, keep: Collection[str], max_memory: int | None = None) 
 
 def _against_recorded(request: Request, kept: Mapping[str, Tensor]) -> list[str]:
     """How far what was computed is from what somebody recorded, where the files hold both."""
-    notes = []
-    for name, theirs in request.recorded.items():
-        ours = kept.get(name)
-        if ours is None:
-            continue
-        if theirs.shape != ours.shape:
-            got, expected = shape_text(tuple(theirs.shape)), shape_text(tuple(ours.shape), STAGES[name].axes)
-            notes.append(f"{name} as recorded in the file has shape {got}, not {expected}: not compared")
-            continue
-        theirs = theirs.to(ours)
-        one_nan = int((torch.isnan(ours) != torch.isnan(theirs)).sum())
-        same = (ours == theirs) | torch.isnan(ours) | torch.isnan(theirs)
-        largest = float((ours - theirs).abs().masked_fill(same, 0).max()) if ours.numel() else 0.0
-        nan = f"; {count(one_nan, 'entry is', 'entries are')} NaN on one side only" if one_nan else ""
-        notes.append(f"{name} as recorded in the file: largest difference {largest:.1e}{nan}")
-    return notes
+    compared = [_compared(name, kept[name], theirs) for name, theirs in request.recorded.items() if name in kept]
+    return [f"as recorded in the file: {'; '.join(compared)}"] if compared else []
+
+
+def _compared(name: str, ours: Tensor, theirs: Tensor) -> str:
+    if theirs.shape != ours.shape:
+        got, expected = shape_text(tuple(theirs.shape)), shape_text(tuple(ours.shape), STAGES[name].axes)
+        return f"{name} has shape {got}, not {expected}, and is not compared"
+    theirs = theirs.to(ours)
+    one_nan = int((torch.isnan(ours) != torch.isnan(theirs)).sum())
+    same = (ours == theirs) | torch.isnan(ours) | torch.isnan(theirs)
+    largest = float((ours - theirs).abs().masked_fill(same, 0).max()) if ours.numel() else 0.0
+    nan = f", {count(one_nan, 'entry', 'entries')} NaN on one side only" if one_nan else ""
+    return f"{name} to within {largest:.1e}{nan}"
 
 
 def merged_mask(request: Request) -> Tensor | None:

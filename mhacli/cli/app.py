@@ -1,5 +1,6 @@
 """The one way in: the table of commands, and the one place that turns what goes wrong into words and an exit code."""
 
+import functools
 import importlib
 import os
 import sys
@@ -60,9 +61,27 @@ def _root(
     """
 
 
+class _Ended(Exception):  # noqa: N818 - neither is an error
+    """Nobody reads on, or somebody pressed Ctrl-C: carried past typer, which has exit codes of its own for them."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__()
+        self.cause = cause
+
+
 def _load(name: str) -> Callable[..., int]:
-    command: Callable[..., int] = getattr(importlib.import_module(f"mhacli.cli.{name}"), name)
-    return flat(command)
+    command: Callable[..., int] = flat(getattr(importlib.import_module(f"mhacli.cli.{name}"), name))
+
+    @functools.wraps(command)
+    def guarded(**values: Any) -> int:
+        try:
+            code = command(**values)
+            output.flush()
+        except (BrokenPipeError, KeyboardInterrupt) as error:
+            raise _Ended(error) from None
+        return code
+
+    return guarded
 
 
 def build_app(names: Sequence[str]) -> typer.Typer:
@@ -81,18 +100,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"]
     try:
-        code = build_app(arguments[:1])(args=arguments, prog_name="mhacli", standalone_mode=False)
-        output.flush()
-        return int(code or 0)
+        return int(build_app(arguments[:1])(args=arguments, prog_name="mhacli", standalone_mode=False) or 0)
     except MhaError as error:
         return output.error(error.message, error.hint, error.exit_code)
     except typer.TyperException as error:
         hint = f"mhacli {arguments[0]} --help" if arguments and arguments[0] in COMMANDS else "mhacli --help"
         return output.error(visible(error.format_message()), hint, UsageError.exit_code)
+    except _Ended as ended:
+        return _end_quietly() if isinstance(ended.cause, BrokenPipeError) else output.error("interrupted", None, 130)
     except (KeyboardInterrupt, typer.Abort):
         return output.error("interrupted", None, 130)
-    except BrokenPipeError:
-        return _end_quietly()
     except MemoryError:
         hint = "take fewer items or positions, or a smaller --max-memory to be told before"
         return output.error("memory ran out", hint, TooLargeError.exit_code)

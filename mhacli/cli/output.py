@@ -97,9 +97,12 @@ def show(parts: Iterable[Any], how: Look) -> None:
     for part in parts:
         if isinstance(part, str):
             sys.stdout.write(part)
-        else:
-            console = console or _console(how.color, how.width)
+            continue
+        console = console or _console(how.color, how.width)
+        with console.capture() as captured:
             console.print(part, soft_wrap=how.width is None)
+        text = captured.get()
+        sys.stdout.write(text if how.color else "".join(f"{line.rstrip()}\n" for line in text.splitlines()))
 
 
 def refuse_terminal() -> None:

@@ -217,7 +217,7 @@ class Sources:
     @property
     def understood(self) -> list[str]:
         """What was read under another world's names, one note for each such world."""
-        return [f"in {origin}'s words: {', '.join(names.values())}" for origin, names in self._understood.items()]
+        return [f"named as in {origin}: {', '.join(names.values())}" for origin, names in self._understood.items()]
 
 
 def about(found: Found, error: InputError) -> InputError:

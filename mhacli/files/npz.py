@@ -100,7 +100,9 @@ def read_contents(source: Source, path: str) -> Contents:
 
 
 def _problems(archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], source: Source) -> Iterator[Fault]:
-    repeated = [name for name, times in Counter(_name(m) for m in members).items() if times > 1]
+    # A tensor may have the metadata's name: as an array's, its member ends in .npy.
+    times = Counter((_name(m), m.filename == METADATA_MEMBER) for m in members)
+    repeated = [name for (name, _), number in times.items() if number > 1]
     if repeated:
         fact = f"holds {count(len(repeated), 'name')} more than once: {listing(map(quoted, repeated))}"
         yield Fault(fact, "save each array under its own name")

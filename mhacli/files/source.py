@@ -6,13 +6,14 @@ import select
 import stat
 import sys
 from collections.abc import Callable
+from shlex import quote
 from typing import BinaryIO, Protocol
 
 from mhacli import memory
 from mhacli.errors import TooLargeError, UsageError
 from mhacli.files.faults import Fault, system_fault
 from mhacli.files.paths import STDIN, checked_path, not_opened
-from mhacli.text import human_bytes
+from mhacli.text import human_bytes, visible
 
 HEAD_BYTES = 512
 _PIECE = 2**20
@@ -96,16 +97,15 @@ def open_source(path: str, max_bytes: int | None, check: Check) -> Source:
         TooLargeError: a pipe gives more than fits.
         UsageError: stdin is a terminal.
     """
-    limit = memory.available() if max_bytes is None else max_bytes
     if path == STDIN:
-        return _from_stdin(limit, check)
+        return _from_stdin(max_bytes, check)
     descriptor = _descriptor(checked_path(path))
     try:
         status = os.fstat(descriptor)
         if stat.S_ISREG(status.st_mode):
             return Source(os.fdopen(descriptor, "rb"), status.st_size)
         if stat.S_ISFIFO(status.st_mode):
-            source = _from_pipe(descriptor, path, limit, check)
+            source = _from_pipe(descriptor, path, max_bytes, check)
             os.close(descriptor)
             return source
         raise Fault(
@@ -130,17 +130,16 @@ def _kind(mode: int) -> str:
     return next((name for is_kind, name in kinds if is_kind(mode)), "a character device")
 
 
-def _from_pipe(descriptor: int, path: str, limit: int, check: Check) -> Source:
+def _from_pipe(descriptor: int, path: str, max_bytes: int | None, check: Check) -> Source:
     _wait_for_data(descriptor, _WRITER_GRACE_MS)
-    source = _drain(_reader(descriptor), limit, check)
+    source = _drain(_reader(descriptor), max_bytes, check)
     if not source.size:
-        raise Fault(
-            "is a pipe that nobody writes to", f"read it as stdin, which waits for a writer: mhacli … - < {path}"
-        )
+        hint = f"read it as stdin, which waits for a writer: mhacli … - < {quote(visible(path))}"
+        raise Fault("is a pipe that nobody writes to", hint)
     return source
 
 
-def _from_stdin(limit: int, check: Check) -> Source:
+def _from_stdin(max_bytes: int | None, check: Check) -> Source:
     if sys.stdin is None:
         raise Fault("is closed", "pipe the data in: … | mhacli … -")
     if sys.stdin.isatty():
@@ -150,9 +149,9 @@ def _from_stdin(limit: int, check: Check) -> Source:
     try:
         descriptor = sys.stdin.fileno()
     except (OSError, ValueError):  # no file behind it: a stand-in of the program that calls this one
-        source = _drain(sys.stdin.buffer.read, limit, check)
+        source = _drain(sys.stdin.buffer.read, max_bytes, check)
     else:
-        source = _redirected_file(descriptor) or _drain(_reader(descriptor), limit, check)
+        source = _redirected_file(descriptor) or _drain(_reader(descriptor), max_bytes, check)
     if not source.size:
         raise Fault("is empty", "the command before it may have failed, or stdin was named twice and is used up")
     return source
@@ -185,8 +184,9 @@ def _wait_for_data(descriptor: int, milliseconds: int | None = None) -> None:
     poll.poll(milliseconds)
 
 
-def _drain(read: Callable[[int], bytes], limit: int, check: Check) -> Source:
+def _drain(read: Callable[[int], bytes], max_bytes: int | None, check: Check) -> Source:
     """All that a pipe gives, in memory."""
+    limit = memory.available() if max_bytes is None else max_bytes
     held = io.BytesIO()
     checked = False
     try:

@@ -1,7 +1,6 @@
 """Writes tensors to a file that is complete or not there at all, or to stdout."""
 
 import errno
-import json
 import os
 import secrets
 import stat
@@ -17,7 +16,7 @@ import numpy as np
 from mhacli.errors import InputError, UsageError
 from mhacli.files import npy, safetensors
 from mhacli.files.dtypes import SAFETENSORS, Array
-from mhacli.files.faults import Fault, quoted, system_fault
+from mhacli.files.faults import Fault, quoted, shown_value, system_fault
 from mhacli.files.paths import STDIN, TENSOR_SUFFIXES, checked_path
 from mhacli.text import listing, shortened
 
@@ -174,28 +173,35 @@ def _prepared(name: str, tensor: Array | Bfloat16, for_safetensors: bool) -> _Pr
 
 
 def _write_safetensors(file: BinaryIO, arrays: Mapping[str, _Prepared], metadata: Texts) -> None:
-    # The header keeps the order given; the data goes from wide types to narrow ones, so that every tensor is aligned.
-    placed = sorted(arrays, key=lambda name: -arrays[name].array.itemsize)
-    ends: dict[str, int] = {}
-    position = 0
-    for name in placed:
-        position += arrays[name].array.nbytes
-        ends[name] = position
-    header: dict[str, object] = {safetensors.METADATA: dict(metadata)} if metadata else {}
+    from safetensors import SafetensorError
+
+    for text in (*arrays, *metadata.keys(), *metadata.values()):
+        _encoded(text)
+    if safetensors.METADATA in arrays:
+        raise Fault(f"cannot hold a tensor named {quoted(safetensors.METADATA)}", "give it another name")
+    save = _save_with_bfloat16 if any(p.dtype == "BF16" for p in arrays.values()) else _save_plain
+    try:
+        file.write(save(arrays, dict(metadata) or None))
+    except SafetensorError as error:
+        raise Fault(f"cannot be written as safetensors: {shown_value(str(error))}") from None
+
+
+def _save_plain(arrays: Mapping[str, _Prepared], metadata: dict[str, str] | None) -> bytes:
+    from safetensors.numpy import save
+
+    return save({name: prepared.array for name, prepared in arrays.items()}, metadata)
+
+
+def _save_with_bfloat16(arrays: Mapping[str, _Prepared], metadata: dict[str, str] | None) -> bytes:
+    # numpy has no bfloat16, so torch carries it; who has such tensors has loaded torch already
+    import torch
+    from safetensors.torch import save
+
+    tensors = {}
     for name, prepared in arrays.items():
-        if name == safetensors.METADATA:
-            raise Fault(f"cannot hold a tensor named {quoted(name)}", "give it another name")
-        offsets = [ends[name] - prepared.array.nbytes, ends[name]]
-        header[name] = {"dtype": prepared.dtype, "shape": list(prepared.array.shape), "data_offsets": offsets}
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":"))
-    encoded = _encoded(text)
-    encoded += b" " * (-len(encoded) % 8)
-    if len(encoded) > safetensors.MAX_HEADER:
-        raise Fault(f"would have a header of {len(encoded):,} bytes; {safetensors.MAX_HEADER:,} is the format's limit")
-    file.write(len(encoded).to_bytes(safetensors.LENGTH_BYTES, "little"))
-    file.write(encoded)
-    for name in placed:
-        _write_bytes(file, arrays[name].array)
+        tensor = torch.from_numpy(prepared.array)
+        tensors[name] = tensor.view(torch.bfloat16) if prepared.dtype == "BF16" else tensor
+    return save(tensors, metadata)
 
 
 def _write_bytes(file: IO[bytes], array: Array) -> None:

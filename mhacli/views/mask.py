@@ -1,7 +1,5 @@
 """What `mhacli mask` shows: a grid of what each query may see, and how many keys that is."""
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,6 +8,7 @@ import numpy as np
 
 from mhacli.text import count, runs
 from mhacli.views import json
+from mhacli.views.delimited import csv_lines
 from mhacli.views.look import Look, number
 from mhacli.views.matrix import position_labels
 
@@ -130,15 +129,16 @@ def json_(view: MaskView, look: Look) -> Iterator[str]:
 
 def csv_(view: MaskView, look: Look) -> Iterator[str]:
     """One line an entry: item, head, query, key, whether it is visible, and what is added to its score."""
+    return csv_lines(_csv_rows(view, look))
+
+
+def _csv_rows(view: MaskView, look: Look) -> Iterator[list[Any]]:
     chosen = view.selection
     shown, additive = view.chosen(view.report.visible), view.chosen(view.report.additive)
-    yield "item,head,query,key,visible,additive\n"
+    yield ["item", "head", "query", "key", "visible", "additive"]
     for n, h, i, j in np.ndindex(shown.shape):
         place = (chosen.items[n], chosen.heads[h], chosen.queries[i], chosen.keys[j])
-        line = io.StringIO()
-        value = number(float(additive[n, h, i, j]), look.precision)
-        csv.writer(line, lineterminator="\n").writerow([*place, int(shown[n, h, i, j]), value])
-        yield line.getvalue()
+        yield [*place, int(shown[n, h, i, j]), number(float(additive[n, h, i, j]), look.precision)]
 
 
 def plain(view: MaskView, look: Look) -> Iterator[str]:

@@ -57,10 +57,10 @@ def tables(matrices: Sequence[Matrix], look: Look) -> Iterator[Any]:
         across = max(1, look.width // max(plan.width + 2 for plan in plans))
     for first in range(0, len(built), across):
         grid = Table.grid(padding=(0, 2))
-        grid.add_row(
-            *(Text(m.title, "bold" if look.color else "", no_wrap=True) for m in matrices[first : first + across])
-        )
+        style = "bold" if look.color else ""
+        grid.add_row(*(Text(m.title, style, no_wrap=True) for m in matrices[first : first + across]))
         grid.add_row(*built[first : first + across])
+        yield "\n" if first else ""
         yield grid
     yield from _cut_lines(matrices[0], plans[0])
 

@@ -1,8 +1,6 @@
 """What `mhacli run` shows: one line first, the shapes, then every chosen matrix."""
 
-import csv
-import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +9,7 @@ import numpy as np
 from mhacli.errors import UsageError
 from mhacli.text import count, runs, shape_text, visible
 from mhacli.views import json
+from mhacli.views.delimited import csv_lines
 from mhacli.views.look import Look, number
 from mhacli.views.matrix import Matrix, hidden_mark, position_labels, tables
 
@@ -20,22 +19,25 @@ if TYPE_CHECKING:
 
 def table(report: "Report", look: Look) -> Iterator[Any]:
     """The report for people."""
-    yield _headline(report) + "\n\n"
+    yield "\n".join((*_headline(report), "", ""))
     yield _shapes(report)
     for shown in report.shown:
         yield "\n"
         yield from _stage(report, shown, look)
 
 
-def _headline(report: "Report") -> str:
+def _headline(report: "Report") -> tuple[str, str]:
     n, h, length, s = report.grid
     config = report.config
-    mask = [name for name in ("causal", "strict") if config[name]]
-    mask += [f"window {config['window']}"] if config["window"] else []
+    e = config["embed_dim"]
     kind = "attention" if length == s else "cross-attention"
-    sizes = f"{count(h, 'head')} of {config['embed_dim'] // h}, embed_dim {config['embed_dim']}"
-    where = f"{count(n, 'item')}, {count(length, 'query', 'queries')}, {count(s, 'key')}"
-    return f"{' '.join([*mask, kind])}: {sizes}; {where}; {config['dtype']}; {report.layout}"
+    rules = [name for name in ("causal", "strict") if config[name]]
+    rules += [f"window {config['window']}"] if config["window"] else []
+    sizes = f"{count(n, 'item')}, {count(length, 'query', 'queries')}, {count(s, 'key')}"
+    return (
+        f"{' '.join([*rules, kind])}: {count(h, 'head')} of {e // h}, embed_dim {e}",
+        f"{sizes}; {config['dtype']}; {report.layout}",
+    )
 
 
 def _shapes(report: "Report") -> str:
@@ -126,19 +128,21 @@ _COLUMNS = {"N": "item", "H": "head", "G": "kv_head", "L": "query", "S": "key"}
 
 def csv_(report: "Report", look: Look) -> Iterator[str]:
     """One line an entry: its indices, its tokens where there are any, and its value."""
-    kinds = {s.axes for s in report.shown}
-    if len(kinds) > 1:
+    if len({s.axes for s in report.shown}) > 1:
         names = ", ".join(s.name for s in report.shown)
         raise UsageError(f"csv has one kind of line, and {names} have different axes", "show one of them at a time")
-    for which, shown in enumerate(report.shown):
-        columns = [_COLUMNS.get(axis, "feature") for axis in shown.axes]
-        tokens = [n for n in ("query", "key") if n in columns and _tokens(report, n) is not None]
-        if which == 0:
-            yield _csv_line(["stage", *columns, *(f"{n}_token" for n in tokens), "value"])
+    return csv_lines(_csv_rows(report, look))
+
+
+def _csv_rows(report: "Report", look: Look) -> Iterator[list[Any]]:
+    columns = [_COLUMNS.get(axis, "feature") for axis in report.shown[0].axes]
+    tokens = [name for name in ("query", "key") if name in columns and _tokens(report, name) is not None]
+    yield ["stage", *columns, *(f"{name}_token" for name in tokens), "value"]
+    for shown in report.shown:
         for place in np.ndindex(shown.values.shape):
             at = [index[i] for index, i in zip(shown.indices, place, strict=True)]
-            words = [_token(report, n, at[0], at[columns.index(n)]) for n in tokens]
-            yield _csv_line([shown.name, *at, *words, number(float(shown.values[place]), look.precision)])
+            words = [_token(report, name, at[0], at[columns.index(name)]) for name in tokens]
+            yield [shown.name, *at, *words, number(float(shown.values[place]), look.precision)]
 
 
 def _tokens(report: "Report", name: str) -> tuple[tuple[str, ...], ...] | None:
@@ -152,15 +156,9 @@ def _token(report: "Report", name: str, item: int, position: int) -> str:
     return visible(tokens[item][position])
 
 
-def _csv_line(cells: Iterable[Any]) -> str:
-    line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(cells)
-    return line.getvalue()
-
-
 def plain(report: "Report", look: Look) -> Iterator[str]:
     """Bare matrices of numbers, `#` before every line that is none: `numpy.loadtxt` reads it."""
-    yield f"# {_headline(report)}\n"
+    yield from (f"# {line}\n" for line in _headline(report))
     for name, (shape, axes) in report.shapes.items():
         yield f"# {name} {shape_text(shape, axes)}\n"
     for shown in report.shown:

@@ -1,13 +1,12 @@
 """What `mhacli show` shows: the tensors of files."""
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mhacli.text import count, human_bytes, visible
 from mhacli.views import json
+from mhacli.views.delimited import csv_lines
 from mhacli.views.look import Look, number, summary_number
 
 if TYPE_CHECKING:
@@ -147,10 +146,7 @@ def _rows(files: Sequence[Listed], look: Look) -> Iterator[list[str]]:
 
 def csv_(files: Sequence[Listed], look: Look) -> Iterator[str]:
     """One line a tensor, under a header."""
-    for row in _rows(files, look):
-        line = io.StringIO()
-        csv.writer(line, lineterminator="\n").writerow(row)
-        yield line.getvalue()
+    return csv_lines(_rows(files, look))
 
 
 def plain(files: Sequence[Listed], look: Look) -> Iterator[str]:

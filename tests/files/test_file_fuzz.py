@@ -17,7 +17,7 @@ GOOD = {
     "npy": npy(np.asfortranarray(NUMBERS)),
     "npz": archive({"a.npy": npy(), "b.npy": npy(NUMBERS.astype(">i2")), "mhacli.json": b"{}"}),
     "deflated": archive({"a.npy": npy(np.zeros((8, 8))), "b": b"text"}, 8),
-    "safetensors": safetensors({"__metadata__": {"a": "b"}, "a": tensor(), "b": tensor("BF16", [2], 12, 16)}, bytes(16)),
+    "safetensors": safetensors({"__metadata__": {}, "a": tensor(), "b": tensor("BF16", [2], 12, 16)}, bytes(16)),
     "index": b'{"metadata": {}, "weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}',
 }  # fmt: skip
 VALUES = st.binary(max_size=4) | st.sampled_from([b"\xff" * 4, b"\0" * 4, b'"', b"9", b"-"])
