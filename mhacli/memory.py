@@ -47,7 +47,16 @@ def _control_group_free() -> int | None:
         used = int((group / "memory.current").read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
-    return None if limit == "max" else max(0, int(limit) - used)
+    return None if limit == "max" else max(0, int(limit) - used + _reclaimable(group))
+
+
+def _reclaimable(group: Path) -> int:
+    """Cached file pages, which the kernel gives up before it refuses memory."""
+    try:
+        lines = (group / "memory.stat").read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
 
 
 def _physical() -> int:

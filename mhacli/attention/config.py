@@ -1,6 +1,7 @@
 """What an attention is, apart from its parameters and inputs: one frozen configuration."""
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
@@ -55,7 +56,7 @@ class AttentionConfig:
             )
         if not (isinstance(self.dropout, int | float) and 0 <= self.dropout <= 1):
             raise UsageError(f"dropout is {self.dropout!r}", "it is a probability: 0 to 1")
-        if self.scale is not None and not math.isfinite(self.scale):
+        if self.scale is not None and not abs(self.scale) <= sys.float_info.max:
             raise UsageError(f"scale is {self.scale!r}", "it must be a finite number")
         for name, allowed in (("empty_rows", EMPTY_ROWS), ("dtype", DTYPES)):
             if getattr(self, name) not in allowed:
@@ -95,6 +96,8 @@ class AttentionConfig:
         merged = {name: value for name, value in {**values, **given}.items() if name in known}
         for name, value in merged.items():
             _check_type(name, value)
+        if missing := {"embed_dim", "num_heads"} - set(merged):
+            raise InputError(f"the configuration has no {' and no '.join(sorted(missing))}")
         masks = MaskRules(**{name: merged.pop(name) for name in list(merged) if name in rules})
         return cls(**merged, masks=masks)
 
@@ -127,6 +130,6 @@ def _check_type(name: str, value: object) -> None:
 
 
 def divisors(number: int) -> list[int]:
-    """All numbers that divide a number, in order."""
-    small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
+    """All numbers that divide a number, in order; of one above 10^12, those up to 10^6 and their partners."""
+    small = [d for d in range(1, min(math.isqrt(number), 10**6) + 1) if number % d == 0]
     return sorted({*small, *(number // d for d in small)})

@@ -5,7 +5,9 @@ from torch import Tensor, nn
 
 from mhacli.attention.config import AttentionConfig
 from mhacli.attention.parameters import Parameters, from_state_dict
+from mhacli.attention.request import TORCH_DTYPES, Request
 from mhacli.errors import UsageError
+from mhacli.masks import Masks
 
 
 def build(config: AttentionConfig) -> nn.MultiheadAttention:
@@ -39,6 +41,41 @@ def seeded_parameters(config: AttentionConfig) -> Parameters:
     return from_state_dict(state)
 
 
-def seed(number: int) -> None:
-    """Seed torch's generators."""
-    torch.manual_seed(number)
+def random_inputs(
+    config: AttentionConfig, batch: int, seq_len: int, kv_len: int | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Query (N,L,E), key (N,S,kdim) and value (N,S,vdim) from torch's current seed, float32.
+
+    Key is the query itself unless `kv_len` or other features part them; value is the key unless its features differ.
+    """
+    q_in, k_in, v_in = config.input_dims
+    keys = seq_len if kv_len is None else kv_len
+    query = torch.randn(batch, seq_len, q_in)
+    key = query if kv_len is None and k_in == q_in else torch.randn(batch, keys, k_in)
+    value = key if v_in == k_in else torch.randn(batch, keys, v_in)
+    return query, key, value
+
+
+def same_to(
+    inputs: tuple[Tensor, Tensor, Tensor], device: torch.device, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and value on a device in a dtype; those that are one tensor stay one tensor."""
+    query, key, value = inputs
+    moved = query.to(device, dtype)
+    moved_key = moved if key is query else key.to(device, dtype)
+    return moved, moved_key, moved_key if value is key else value.to(device, dtype)
+
+
+def seeded_request(
+    config: AttentionConfig, batch: int = 1, seq_len: int = 10, kv_len: int | None = None, seed: int = 0
+) -> Request:
+    """A request that is random in all: `torch.manual_seed(seed)`, then the module's parameters, then the inputs.
+
+    >>> seeded_request(AttentionConfig(embed_dim=24, num_heads=3), batch=2, seq_len=5).grid
+    Grid(batch=2, heads=3, queries=5, keys=5)
+    """
+    torch.manual_seed(seed)
+    dtype = TORCH_DTYPES[config.dtype]
+    parameters = seeded_parameters(config).to(torch.device("cpu"), dtype)
+    inputs = same_to(random_inputs(config, batch, seq_len, kv_len), torch.device("cpu"), dtype)
+    return Request(config, parameters, Masks(config.masks), *inputs)

@@ -51,8 +51,11 @@ def to_numpy(tensor: Tensor) -> Array:
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
-def report(result: Result, show: Sequence[str], selection: Selection) -> Report:
-    """The report of a result that kept every stage named in `show`."""
+def report(result: Result, show: Sequence[str], selection: Selection, average: bool = False) -> Report:
+    """The report of a result that kept every stage named in `show`.
+
+    With `average`, attn_weights is (N,L,S): the mean over the chosen heads, as torch's module gives unless told not to.
+    """
     request = result.request
     mask = merged_mask(request) if any(name in MATRICES for name in show) else None
     hidden = None if mask is None else _hidden(to_numpy(mask), len(request.config.extra_keys))
@@ -62,7 +65,8 @@ def report(result: Result, show: Sequence[str], selection: Selection) -> Report:
         axes = result.shapes[name][1]
         if name in (*INPUTS, "attn_output"):
             axes = ("N", *[a for a in axes if a != "N"])  # computed batch-first, whatever the files' layout
-        shown.append(_chosen(name, axes, values, hidden if name in MATRICES else None, selection))
+        chosen = _chosen(name, axes, values, hidden if name in MATRICES else None, selection)
+        shown.append(_averaged(chosen) if average and name == "attn_weights" else chosen)
     grid = request.grid
     return Report(
         config=request.config.to_json() | {"batch_first": not request.layout.seq_first},
@@ -89,6 +93,12 @@ def _chosen(name: str, axes: tuple[str, ...], values: Array, hidden: Array | Non
         shared = tuple((0,) if size == 1 else index for size, index in zip(hidden.shape, indices, strict=True))
         hidden = np.broadcast_to(_take(hidden, shared), chosen.shape)
     return Shown(name, axes, indices, chosen, hidden)
+
+
+def _averaged(shown: Shown) -> Shown:
+    hidden: Array | None = None if shown.hidden is None else np.all(shown.hidden, axis=1)
+    indices = (shown.indices[0], *shown.indices[2:])
+    return Shown(shown.name, ("N", "L", "S"), indices, shown.values.mean(axis=1), hidden)
 
 
 def _take(values: Array, indices: tuple[tuple[int, ...], ...]) -> Array:

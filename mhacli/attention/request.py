@@ -196,7 +196,7 @@ def _compared(name: str, ours: Tensor, theirs: Tensor) -> str:
     same = (ours == theirs) | torch.isnan(ours) | torch.isnan(theirs)
     largest = float((ours - theirs).abs().masked_fill(same, 0).max()) if ours.numel() else 0.0
     nan = f", {count(one_nan, 'entry', 'entries')} NaN on one side only" if one_nan else ""
-    return f"{name} to within {largest:.1e}{nan}"
+    return f"{name} to within {largest:.1e}{nan}" if largest or nan else f"{name} equal"
 
 
 def merged_mask(request: Request) -> Tensor | None:
@@ -243,9 +243,11 @@ def _shapes(
 
 
 _EMPTY_ROWS_GIVE = {
-    "nan": "its weights and output are NaN, as torch's module gives (--empty-rows zero or uniform for others' ways)",
-    "zero": "its weights are 0, as scaled_dot_product_attention gives",
-    "uniform": "its weights are uniform over all keys, as d2l gives",
+    "nan": "its weights and output are NaN, as torch's module gives with need_weights=True and on its fast path; "
+    "--empty-rows zero shows what need_weights=False and scaled_dot_product_attention give, uniform what d2l gives",
+    "zero": "its weights and context are 0, as torch's module gives with need_weights=False (off its fast path), and "
+    "scaled_dot_product_attention; with need_weights=True the module gives NaN",
+    "uniform": "its weights are the same for all keys, as d2l gives, which fills hidden scores with -1e6",
 }
 
 

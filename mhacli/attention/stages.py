@@ -115,7 +115,11 @@ def output(parameters: Parameters, context_NHLD: Tensor) -> Tensor | None:
     """The heads concatenated and projected (N,L,E); None where there is no output projection."""
     if parameters.out_weight is None:
         return None
-    return functional.linear(join_heads(context_NHLD), parameters.out_weight, parameters.out_bias)
+    joined, out = join_heads(context_NHLD), parameters.out_weight
+    if out.shape[-1] != joined.shape[-1]:
+        got, expected = shape_text(tuple(out.shape)), f"(out, H·Dv={joined.shape[-1]})"
+        raise InputError(f"out_proj.weight has shape {got}, expected {expected}", tensor="out_proj.weight")
+    return functional.linear(joined, out, parameters.out_bias)
 
 
 def check_heads(heads: Heads) -> None:

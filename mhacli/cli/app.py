@@ -19,6 +19,7 @@ from mhacli.text import visible
 
 COMMANDS = {
     "run": "Run multi-head attention; print shapes and every head's weight matrix.",
+    "explain": "Walk through attention stage by stage, on real numbers.",
     "mask": "Build, merge, print and save masks.",
     "show": "List the tensors of files: name, dtype, shape, summary, NaN and Inf counts.",
 }
@@ -98,7 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (`sys.argv`'s where None) and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
-    arguments = [a for a in arguments if a != "--debug"]
+    arguments = [a for a in arguments if a != "--debug"] or ["--help"]
+    output.escape_unencodable()
     try:
         return int(build_app(arguments[:1])(args=arguments, prog_name="mhacli", standalone_mode=False) or 0)
     except MhaError as error:

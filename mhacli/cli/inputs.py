@@ -17,6 +17,7 @@ from mhacli.attention.request import Labels, Layout, Request
 from mhacli.cli import labels, masking, metadata
 from mhacli.cli.configure import configure
 from mhacli.cli.options import InputOptions, LabelOptions, MaskOptions, MemoryOptions, ModuleOptions, SizeOptions
+from mhacli.cli.selection import at_least_one
 from mhacli.cli.sources import Found, Sources
 from mhacli.cli.tensors import Place, Reader, place
 from mhacli.errors import InputError, UsageError
@@ -134,7 +135,7 @@ def _assemble(options: RequestOptions, gathered: Gathered, reader: Reader) -> Re
         options.module, options.masks, gathered.found, gathered.entry, reader, gathered.from_heads
     )
     number = 0 if options.module.seed is None else options.module.seed
-    module.seed(number)
+    torch.manual_seed(number)
     if parameters is None and not gathered.from_heads:
         parameters = module.seeded_parameters(config)
         if gathered.starts_from:
@@ -180,20 +181,17 @@ def _request(
 
 def _random(options: RequestOptions, config: AttentionConfig, to: Place) -> tuple[Tensor, Tensor, Tensor]:
     sizes = options.sizes
-    n, length = sizes.batch or 1, sizes.seq_len or 10
-    s = sizes.kv_len or length
+    n = at_least_one("--batch", sizes.batch, 1)
+    length = at_least_one("--seq-len", sizes.seq_len, 10)
+    s = at_least_one("--kv-len", sizes.kv_len, length)
     q_in, k_in, v_in = config.input_dims
-    need = 4 * n * (length * q_in + s * (k_in + v_in))
     memory.require(
-        need,
+        4 * n * (length * q_in + s * (k_in + v_in)),
         memory.budget(options.memory.max_memory),
         "random inputs",
         "take a smaller --batch, --seq-len or --embed-dim",
     )
-    query = torch.randn(n, length, q_in).to(*to)
-    key = query if sizes.kv_len is None and k_in == q_in else torch.randn(n, s, k_in).to(*to)
-    value = key if v_in == k_in else torch.randn(n, s, v_in).to(*to)
-    return query, key, value
+    return module.same_to(module.random_inputs(config, n, length, sizes.kv_len), *to)
 
 
 def _labels(options: LabelOptions, entry: Mapping[str, Any], request: Request) -> Labels:

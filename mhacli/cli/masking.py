@@ -10,6 +10,7 @@ import numpy as np
 from mhacli.cli.options import MaskOptions
 from mhacli.cli.sources import Array, Found, Sources, about, is_float
 from mhacli.errors import InputError, UsageError
+from mhacli.files import looks_like_file
 from mhacli.masks import MaskRules, Masks, read_mask
 from mhacli.vocabulary import PARAMETERS
 
@@ -29,6 +30,10 @@ def find(options: MaskOptions, sources: Sources, dump: Mapping[str, Found]) -> d
         if reference is not None:
             found[name] = sources.one(reference, option, name)
     if options.valid_lens is not None and not _is_literal(options.valid_lens):
+        if not looks_like_file(options.valid_lens):
+            raise UsageError(
+                f"--valid-lens {options.valid_lens} is neither lengths nor a file", "write --valid-lens 3,2, or FILE"
+            )
         found["valid_lens"] = sources.one(options.valid_lens, "--valid-lens", "valid_lens")
     return found
 

@@ -11,8 +11,8 @@ _FILE = "FILE[:NAME]"
 _POSITIONS = "I|I,J|I:J"
 
 
-def _option(panel: str, *names: str, help: str, metavar: str | None = None, least: int | None = None) -> Any:  # noqa: A002
-    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False, min=least)
+def _option(panel: str, *names: str, help: str, metavar: str | None = None) -> Any:  # noqa: A002
+    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar, show_default=False)
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,12 @@ class InputOptions:
 class SizeOptions:
     """The sizes of what is made up where no file gives them."""
 
-    batch: Annotated[
-        int | None, _option("Random inputs", "--batch", metavar="N", least=1, help="Items N. [default: 1]")
-    ] = None
+    batch: Annotated[int | None, _option("Random inputs", "--batch", metavar="N", help="Items N. [default: 1]")] = None
     seq_len: Annotated[
-        int | None, _option("Random inputs", "--seq-len", metavar="N", least=1, help="Query positions L. [default: 10]")
+        int | None, _option("Random inputs", "--seq-len", metavar="N", help="Query positions L. [default: 10]")
     ] = None
     kv_len: Annotated[
-        int | None, _option("Random inputs", "--kv-len", metavar="N", least=1, help="Key positions S. [default: L]")
+        int | None, _option("Random inputs", "--kv-len", metavar="N", help="Key positions S. [default: L]")
     ] = None
 
 
@@ -74,17 +72,11 @@ class ModuleOptions:
 
     embed_dim: Annotated[
         int | None,
-        _option("Module", "--embed-dim", metavar="N", least=1, help="E, the module's features. [default: the inputs']"),
+        _option("Module", "--embed-dim", metavar="N", help="E, the module's features. [default: the inputs']"),
     ] = None
-    heads: Annotated[int | None, _option("Module", "--heads", metavar="N", least=1, help="H, torch's num_heads.")] = (
-        None
-    )
-    kdim: Annotated[
-        int | None, _option("Module", "--kdim", metavar="N", least=1, help="Features of key. [default: E]")
-    ] = None
-    vdim: Annotated[
-        int | None, _option("Module", "--vdim", metavar="N", least=1, help="Features of value. [default: E]")
-    ] = None
+    heads: Annotated[int | None, _option("Module", "--heads", metavar="N", help="H, torch's num_heads.")] = None
+    kdim: Annotated[int | None, _option("Module", "--kdim", metavar="N", help="Features of key. [default: E]")] = None
+    vdim: Annotated[int | None, _option("Module", "--vdim", metavar="N", help="Features of value. [default: E]")] = None
     bias: Annotated[
         bool | None, _option("Module", "--bias/--no-bias", help="Whether projections add biases. [default: bias]")
     ] = None
@@ -135,7 +127,7 @@ class MaskOptions:
         bool | None, _option("Masks", "--strict/--no-strict", help="Hide the diagonal too: i may not see itself.")
     ] = None
     window: Annotated[
-        int | None, _option("Masks", "--window", least=1, metavar="W", help="Query i sees keys with |i-j| < W.")
+        int | None, _option("Masks", "--window", metavar="W", help="Query i sees keys with |i-j| < W.")
     ] = None
     valid_lens: Annotated[
         str | None, _option("Masks", "--valid-lens", metavar="3,2|FILE", help="How many keys count, (N,) or (N,L).")
@@ -156,14 +148,20 @@ class MaskOptions:
 
 
 @dataclass(frozen=True)
-class SelectOptions:
-    """Which part is shown."""
+class QueryOptions:
+    """Which queries are shown."""
 
     item: Annotated[str | None, _option("Selecting", "--item", metavar=_POSITIONS, help="Items of the batch.")] = None
     head: Annotated[str | None, _option("Selecting", "--head", metavar=_POSITIONS, help="Heads.")] = None
     query_pos: Annotated[
         str | None, _option("Selecting", "--query-pos", metavar=_POSITIONS, help="Query positions, the rows.")
     ] = None
+
+
+@dataclass(frozen=True)
+class SelectOptions(QueryOptions):
+    """Which part is shown."""
+
     key_pos: Annotated[
         str | None, _option("Selecting", "--key-pos", metavar=_POSITIONS, help="Key positions, the columns.")
     ] = None
@@ -182,15 +180,14 @@ class PrintOptions:
             "Printing",
             "--precision",
             metavar="N",
-            least=0,
             help="Decimals. [default: 2 in tables, all that count elsewhere]",
         ),
     ] = None
-    max_rows: Annotated[
-        int | None, _option("Printing", "--max-rows", metavar="N", least=1, help="Rows of a table at most.")
-    ] = None
+    max_rows: Annotated[int | None, _option("Printing", "--max-rows", metavar="N", help="Rows of a table at most.")] = (
+        None
+    )
     max_cols: Annotated[
-        int | None, _option("Printing", "--max-cols", metavar="N", least=1, help="Columns of a table at most.")
+        int | None, _option("Printing", "--max-cols", metavar="N", help="Columns of a table at most.")
     ] = None
     full: Annotated[bool, _option("Printing", "--full", help="Cut nothing, however small the terminal.")] = False
     color: Annotated[

@@ -1,5 +1,6 @@
 """The two streams: data to stdout, words to stderr; and what the terminal can show."""
 
+import io
 import os
 import shutil
 import sys
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mhacli.cli.options import PrintOptions
 from mhacli.errors import UsageError
+from mhacli.text import visible
 from mhacli.views.look import Look
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ def _say(kind: str, text: str) -> None:
     label = f"\x1b[{_COLORS[kind]}m{kind}:\x1b[0m" if _wants_color(sys.stderr, None) else f"{kind}:"
     try:
         sys.stdout.flush()
-        sys.stderr.write(f"{label} {text}\n")
+        sys.stderr.write(f"{label} {visible(text)}\n")
     except BrokenPipeError:
         pass
 
@@ -55,15 +57,26 @@ def _wants_color(stream: Any, asked: bool | None) -> bool:
 
 
 def look(options: PrintOptions) -> Look:
-    """How to show things, from the options and from what stdout is."""
+    """How to show things, from the options and from what stdout is.
+
+    Raises:
+        UsageError: a number out of its range.
+    """
+    for option, value, least in (
+        ("--precision", options.precision, 0),
+        ("--max-rows", options.max_rows, 1),
+        ("--max-cols", options.max_cols, 1),
+    ):
+        if value is not None and value < least:
+            raise UsageError(f"{option} is {value}", f"it must be at least {least}")
     terminal = sys.stdout.isatty()
     size = shutil.get_terminal_size()
     cut = terminal and not options.full
     return Look(
-        width=size.columns if cut else None,
+        width=size.columns if terminal else None,
+        cut=cut,
         max_rows=options.max_rows or (max(10, size.lines - 6) if cut else None),
         max_cols=options.max_cols,
-        first_item_only=cut,
         precision=options.precision,
         unicode=(sys.stdout.encoding or "ascii").lower().startswith("utf"),
         color=_wants_color(sys.stdout, options.color),
@@ -96,13 +109,26 @@ def show(parts: Iterable[Any], how: Look) -> None:
     console: Console | None = None
     for part in parts:
         if isinstance(part, str):
-            sys.stdout.write(part)
+            _write(part, how)
             continue
-        console = console or _console(how.color, how.width)
+        console = console or _console(how.color, how.width if how.cut else None)
         with console.capture() as captured:
-            console.print(part, soft_wrap=how.width is None)
+            console.print(part, soft_wrap=not how.cut)
         text = captured.get()
-        sys.stdout.write(text if how.color else "".join(f"{line.rstrip()}\n" for line in text.splitlines()))
+        _write(text if how.color else "".join(f"{line.rstrip()}\n" for line in text.splitlines()), how)
+
+
+_ASCII = str.maketrans({"·": "-", "→": "->", "×": "x", "…": "..."})
+
+
+def _write(text: str, how: Look) -> None:
+    sys.stdout.write(text if how.unicode else text.translate(_ASCII))
+
+
+def escape_unencodable() -> None:
+    """What stdout's encoding cannot say comes out as an escape, as stderr has it by itself."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def refuse_terminal() -> None:

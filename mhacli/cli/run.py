@@ -32,6 +32,10 @@ def run(
             "--show", metavar="STAGE,…", help="Stages to print. [default: attn_weights]", rich_help_panel="Selecting"
         ),
     ] = "attn_weights",
+    average: Annotated[
+        bool,
+        typer.Option("--average", help="Print attn_weights averaged over the heads.", rich_help_panel="Selecting"),
+    ] = False,
     out: Annotated[
         str | None,
         typer.Option("-o", "--output", metavar="FILE", help="Write a dump; - is stdout.", rich_help_panel="Output"),
@@ -63,6 +67,8 @@ def run(
 
     if save is not None and out is None:
         raise UsageError("--save says what -o writes, and there is no -o", "add -o FILE.safetensors")
+    if average and "attn_weights" not in parse_show(show):
+        raise UsageError("--average averages attn_weights, and --show leaves them out", "leave one of the two out")
     shown, saved = parse_show(show), dump.parse_save(save) if out else ()
     if out == "-":
         output.refuse_terminal()
@@ -74,5 +80,7 @@ def run(
     if out is not None:
         write(out, dump.collect(result, saved), dump.metadata(result))
     if out != "-":
-        output.show(VIEWS[printing.format](report(result, shown, chosen), output.look(printing)), output.look(printing))
+        output.show(
+            VIEWS[printing.format](report(result, shown, chosen, average), output.look(printing)), output.look(printing)
+        )
     return 0

@@ -36,6 +36,19 @@ def positions(text: str | None, size: int, option: str, noun: str) -> tuple[int,
     return tuple(dict.fromkeys(chosen))
 
 
+def at_least_one(option: str, value: int | None, default: int) -> int:
+    """A size that an option gives, or its default.
+
+    Raises:
+        UsageError: it is 0 or less.
+    """
+    if value is None:
+        return default
+    if value < 1:
+        raise UsageError(f"{option} is {value}", "it must be at least 1")
+    return value
+
+
 def _are(size: int, noun: str) -> str:
     return f"{'is' if size == 1 else 'are'} {count(size, noun)}"
 

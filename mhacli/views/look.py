@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Look:
-    """What a view may use: None means no limit.
+    """What a view may use: None means no limit. `width` is the terminal's, and with `cut` nothing may be wider.
 
     `precision` is the number of decimals; None lets each format choose.
     """
 
     width: int | None = None
+    cut: bool = False
     max_rows: int | None = None
     max_cols: int | None = None
-    first_item_only: bool = False
     precision: int | None = None
     unicode: bool = True
     color: bool = False
@@ -30,3 +30,10 @@ def number(value: float, precision: int | None) -> str:
 def summary_number(value: float | None) -> str:
     """A number of unknown size in few characters; `-` where there is none."""
     return "-" if value is None else f"{value:.4g}"
+
+
+def text_width(text: str) -> int:
+    """How many columns of a terminal a text takes: East Asian characters take two."""
+    from rich.cells import cell_len
+
+    return len(text) if text.isascii() else cell_len(text)

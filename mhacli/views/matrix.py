@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhacli.text import count, visible
-from mhacli.views.look import Look, number
+from mhacli.views.look import Look, number, text_width
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -45,32 +45,49 @@ def position_labels(indices: Sequence[int], tokens: Sequence[str] | None) -> lis
 
 def tables(matrices: Sequence[Matrix], look: Look) -> Iterator[Any]:
     """The matrices as rich tables, side by side where the room allows; the last part says what is cut."""
-    from rich.table import Table
-    from rich.text import Text
-
     if not matrices:
         return
     plans = [_plan(matrix, look) for matrix in matrices]
-    built = [_table(matrix, plan, look) for matrix, plan in zip(matrices, plans, strict=True)]
     across = 1
     if look.width is not None:
-        across = max(1, look.width // max(plan.width + 2 for plan in plans))
-    for first in range(0, len(built), across):
-        grid = Table.grid(padding=(0, 2))
-        style = "bold" if look.color else ""
-        grid.add_row(*(Text(m.title, style, no_wrap=True) for m in matrices[first : first + across]))
-        grid.add_row(*built[first : first + across])
-        yield "\n" if first else ""
-        yield grid
+        across = max(1, (look.width + _GAP) // (max(plan.width for plan in plans) + _GAP))
+    for first in range(0, len(matrices), across):
+        some = list(zip(matrices, plans, strict=True))[first : first + across]
+        if first:
+            yield "\n"
+        yield from _one(*some[0], look) if across == 1 else [_side_by_side(some, look)]
     yield from _cut_lines(matrices[0], plans[0])
+
+
+_GAP = 3
+
+
+def _one(matrix: Matrix, plan: "_Plan", look: Look) -> list[Any]:
+    return [_title(matrix, look), _table(matrix, plan, look)]
+
+
+def _side_by_side(some: Sequence[tuple[Matrix, "_Plan"]], look: Look) -> Any:
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, _GAP, 0, 0))
+    grid.add_row(*(_title(matrix, look) for matrix, _ in some))
+    grid.add_row(*(_table(matrix, plan, look) for matrix, plan in some))
+    return grid
+
+
+def _title(matrix: Matrix, look: Look) -> Any:
+    from rich.text import Text
+
+    return Text(matrix.title, "bold" if look.color else "", no_wrap=True, overflow="crop")
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What fits: how many rows and columns, the width in characters, decimals, and whether the leading 0 goes."""
+    """What fits: how many rows, how wide each column, decimals, and whether the leading 0 and the tokens go."""
 
     rows: int
-    columns: int
+    label: int
+    columns: tuple[int, ...]
     width: int
     decimals: int
     compact: bool
@@ -81,22 +98,23 @@ def _plan(matrix: Matrix, look: Look) -> _Plan:
     rows, columns = matrix.values.shape
     shown_rows = min(rows, look.max_rows or rows)
     decimals = 2 if look.precision is None else look.precision
-    label = max((len(text) for text in matrix.rows), default=0)
+    label = max((text_width(text) for text in matrix.rows), default=0)
     wanted = min(columns, look.max_cols or columns)
     for full_headers, compact in ((True, False), (False, False), (False, True)):
         widths = _widths(matrix, decimals, compact and matrix.shaded, full_headers)
-        fitting = wanted if look.width is None else _fitting(widths[:wanted], look.width - label - 1)
+        fitting = wanted if look.width is None or not look.cut else _fitting(widths[:wanted], look.width - label)
         if fitting == wanted:
             break
     fitting = max(1, fitting) if columns else 0
-    width = max(label + 1 + sum(w + 1 for w in widths[:fitting]), len(matrix.title))
-    return _Plan(shown_rows, fitting, width, decimals, compact and matrix.shaded, full_headers)
+    chosen = tuple(widths[:fitting])
+    width = max(label + sum(w + 1 for w in chosen), text_width(matrix.title))
+    return _Plan(shown_rows, label, chosen, width, decimals, compact and matrix.shaded, full_headers)
 
 
 def _widths(matrix: Matrix, decimals: int, compact: bool, full_headers: bool) -> list[int]:
     cells = [len(_cell(v, decimals, compact)) for v in (np.nanmin(_finite(matrix)), np.nanmax(_finite(matrix)))]
     body = max(*cells, 3 if not np.isfinite(matrix.values).all() else 1)
-    heads = [len(text if full_headers else text.split(" ")[0]) for text in matrix.columns]
+    heads = [text_width(text if full_headers else text.split(" ")[0]) for text in matrix.columns]
     return [max(body, head) for head in heads]
 
 
@@ -117,29 +135,17 @@ def _table(matrix: Matrix, plan: _Plan, look: Look) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        box=None,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-        header_style="",
-    )
-    table.add_column("", justify="left", no_wrap=True)
-    for label in matrix.columns[: plan.columns]:
+    # widths are given and padding is theirs, so that rich neither measures nor cuts
+    table = Table(box=None, padding=0, pad_edge=False, header_style="")
+    table.add_column("", width=plan.label, no_wrap=True)
+    for label, width in zip(matrix.columns, plan.columns, strict=False):
         header = label if plan.full_headers else label.split(" ")[0]
-        table.add_column(Text(header), justify="right", no_wrap=True)
-    hidden = matrix.hidden
+        table.add_column(Text(header), width=width + 1, justify="right", no_wrap=True)
     for row in range(plan.rows):
-        cells = [
-            _styled(
-                float(matrix.values[row, column]),
-                hidden is not None and bool(hidden[row, column]),
-                matrix.shaded,
-                plan,
-                look,
-            )
-            for column in range(plan.columns)
-        ]
-        table.add_row(Text(matrix.rows[row]), *cells)
+        hidden = [False] * len(plan.columns) if matrix.hidden is None else matrix.hidden[row].tolist()
+        values = matrix.values[row].tolist()
+        cells = (_styled(v, h, matrix.shaded, plan, look) for v, h in zip(values, hidden, strict=False))
+        table.add_row(Text(matrix.rows[row]), *list(cells)[: len(plan.columns)])
     return table
 
 
@@ -154,10 +160,11 @@ def _styled(value: float, hidden: bool, shaded: bool, plan: _Plan, look: Look) -
         return text
     if not np.isfinite(value):
         return Text(text, style="bold red")
-    return Text(text, style=_shade(value)) if shaded else text
+    return Text(text, style=shade(value)) if shaded else text
 
 
-def _shade(value: float) -> str:
+def shade(value: float) -> str:
+    """The style of a weight between 0 and 1: the larger, the lighter; below 0.05 none."""
     if value < _FAINT:
         return "dim"
     level = min(len(_SHADES) - 1, int((value - _FAINT) / (1 - _FAINT) * len(_SHADES)))
@@ -181,7 +188,8 @@ def _cut_lines(matrix: Matrix, plan: _Plan) -> Iterator[str]:
     cut = []
     if plan.rows < rows:
         cut.append(f"{plan.rows} of {count(rows, 'row')} (--query-pos {plan.rows}:, --max-rows {rows})")
-    if plan.columns < columns:
-        cut.append(f"{plan.columns} of {count(columns, 'column')} (--key-pos {plan.columns}:)")
+    shown = len(plan.columns)
+    if shown < columns:
+        cut.append(f"{shown} of {count(columns, 'column')} (--key-pos {shown}:)")
     if cut:
         yield f"shown: {'; '.join(cut)}; --full, or a pipe, cuts nothing\n"

@@ -47,10 +47,10 @@ def _shapes(report: "Report") -> str:
 
 
 def _stage(report: "Report", shown: "Shown", look: Look) -> Iterator[Any]:
-    matrices = list(_matrices(report, shown, first_item_only=look.first_item_only))
+    matrices = list(_matrices(report, shown, first_item_only=look.cut))
     yield f"{shown.name}: {_legend(shown, look)}\n"
     yield from tables(matrices, look)
-    if look.first_item_only and len(shown.indices[0]) > 1:
+    if look.cut and len(shown.indices[0]) > 1:
         first, *others = shown.indices[0]
         yield f"shown: item {first}; for item {runs(others)}: --item {others[0]}, or --full\n"
 
@@ -76,7 +76,7 @@ def _matrices(report: "Report", shown: "Shown", first_item_only: bool = False) -
         words = [f"{_LEADING_WORDS.get(axis, axis)} {i}" for axis, i in zip(shown.axes, indices, strict=False)]
         values = shown.values[place]
         yield Matrix(
-            title=_title(words, values, shown, report, item),
+            title=_title(words, place, shown, report, item),
             values=values,
             hidden=None if shown.hidden is None else shown.hidden[place],
             rows=_labels(report, shown, -2, item),
@@ -98,9 +98,14 @@ def _labels(report: "Report", shown: "Shown", which: int, item: int) -> list[str
     return labels
 
 
-def _title(words: Sequence[str], values: Any, shown: "Shown", report: "Report", item: int) -> str:
-    title = " · ".join(words)
-    if shown.name != "attn_weights" or not values.size or not np.isfinite(values).any():
+def _title(words: Sequence[str], place: tuple[int, ...], shown: "Shown", report: "Report", item: int) -> str:
+    title, values = " · ".join(words), shown.values[place]
+    if shown.name != "attn_weights":
+        return title
+    if shown.hidden is not None:  # a query that sees one key gives it all: that says nothing of the head
+        choices = (~shown.hidden[place]).sum(axis=-1) > 1
+        values = np.where(choices[:, None], values, np.nan)
+    if not np.isfinite(values).any():
         return title
     row, column = np.unravel_index(np.nanargmax(values), values.shape)
     query, key = _labels(report, shown, -2, item)[row], _labels(report, shown, -1, item)[column]

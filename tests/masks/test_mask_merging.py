@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from mask_strategies import grids_and_masks
+from mask_strategies import Array, grids_and_masks
 
 from mhacli.errors import InputError
 from mhacli.masks import Grid, MaskRules, Masks, attn_mask_4d, merge, visible
@@ -13,7 +13,7 @@ INF = np.inf
 MIN = np.finfo(np.float32).min
 
 
-def merged(masks: Masks, grid: Grid = GRID) -> np.ndarray:
+def merged(masks: Masks, grid: Grid = GRID) -> Array:
     mask = merge(masks, grid)
     assert mask is not None
     return mask
@@ -71,7 +71,7 @@ def test_a_float_triangle_of_ones_hides_nothing() -> None:
         ([[1, 4], [2, 9]], [[[".xxx", "...."]], [["..xx", "...."]]]),
     ],
 )
-def test_valid_lens_count_keys_for_each_item_or_each_query(lens: list[object], expected: list[list[str]]) -> None:
+def test_valid_lens_count_keys_for_each_item_or_each_query(lens: list[object], expected: list[object]) -> None:
     seen = visible(merged(Masks(valid_lens=np.array(lens))), GRID)
     assert [[["".join(".x"[not c] for c in row) for row in head] for head in item] for item in seen] == expected
 

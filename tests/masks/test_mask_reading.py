@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from mask_strategies import Array
 from numpy.typing import DTypeLike
 
 from mhacli.errors import InputError
@@ -13,7 +14,7 @@ BOOLS = np.array([[True, False, False]])
 @pytest.mark.parametrize(
     ("true_means", "expected"), [(None, BOOLS), ("hidden", BOOLS), ("visible", np.array([[False, True, True]]))]
 )
-def test_bools_follow_what_true_means_and_hide_by_default(true_means: str | None, expected: np.ndarray) -> None:
+def test_bools_follow_what_true_means_and_hide_by_default(true_means: str | None, expected: Array) -> None:
     hides = read_mask(BOOLS, "attn_mask", true_means)
     assert hides.dtype == np.bool_
     assert np.array_equal(hides, expected)

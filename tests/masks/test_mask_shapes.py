@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from mask_strategies import Array
 
 from mhacli.errors import InputError
 from mhacli.masks import Grid, Masks, attn_mask_4d, check
@@ -9,7 +10,7 @@ from mhacli.masks import Grid, Masks, attn_mask_4d, check
 GRID = Grid(batch=2, heads=3, queries=5, keys=7)
 
 
-def numbered(*shape: int) -> np.ndarray:
+def numbered(*shape: int) -> Array:
     return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
 
 
@@ -90,7 +91,7 @@ def test_a_refused_key_padding_mask_is_told_what_fits(shape: tuple[int, ...], fa
         (np.array([3, -1]), "has -1, expected 0 to S=7"),
     ],
 )
-def test_refused_valid_lens_are_told_what_fits(lens: np.ndarray, fact: str) -> None:
+def test_refused_valid_lens_are_told_what_fits(lens: Array, fact: str) -> None:
     with pytest.raises(InputError, match=f"valid_lens {fact}") as error:
         check(Masks(valid_lens=lens), GRID)
     assert error.value.tensor == "valid_lens"

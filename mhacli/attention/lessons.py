@@ -1,0 +1,201 @@
+"""What there is to say of each step between input and output: one entry a step, in words that follow the configuration.
+
+The steps are those of Attention Is All You Need (1706.03762), section 3.2, with torch's names.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mhacli.attention.config import AttentionConfig
+from mhacli.text import count
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the words depend on; `place` is the item, head and query whose numbers are shown."""
+
+    config: AttentionConfig
+    heads: int
+    kv_heads: int
+    head_dim: int
+    self_attention: bool
+    given_heads: bool
+    masks: tuple[str, ...]
+    hidden: int
+    pairs: int
+    empty_rows: int
+    place: tuple[int, int, int]
+
+    @property
+    def scale(self) -> float:
+        """What q·k is multiplied by."""
+        return 1 / math.sqrt(self.head_dim) if self.config.scale is None else self.config.scale
+
+
+def _nothing(facts: Facts) -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class StepWords:
+    """One step: which stages it makes, from which, and the words for it."""
+
+    stages: tuple[str, ...]
+    before: tuple[str, ...]
+    formula: Callable[[Facts], str]
+    what: Callable[[Facts], tuple[str, ...]]
+    sizes: Callable[[Facts], str] = _nothing
+    why: Callable[[Facts], str] = _nothing
+
+
+def _inputs_what(facts: Facts) -> tuple[str, ...]:
+    if facts.self_attention:
+        return ("self-attention: key and value are the query itself, so every position looks at the same sequence",)
+    return ("cross-attention: the queries of one sequence look at the keys of another, and take its values",)
+
+
+def _projected_formula(facts: Facts) -> str:
+    if facts.given_heads:
+        return "q, k, v: given as they are, already projected and split"
+    bias = " + b" if facts.config.bias else ""
+    return f"q = query · W_qᵀ{bias}, k = key · W_kᵀ{bias}, v = value · W_vᵀ{bias}, each split into heads"
+
+
+def _projected_sizes(facts: Facts) -> str:
+    return f"H × D: {facts.heads * facts.head_dim} = {count(facts.heads, 'head')} × {facts.head_dim}"
+
+
+def _projected_what(facts: Facts) -> tuple[str, ...]:
+    d = facts.head_dim
+    said = [f"split: features h·{d} to h·{d}+{d - 1} of a position go to head h, and the head axis moves before L"]
+    if facts.kv_heads != facts.heads:
+        each = facts.heads // facts.kv_heads
+        said.append(f"{facts.kv_heads} kv heads: each serves {each} query heads in turn (grouped-query attention)")
+    if facts.config.add_bias_kv:
+        said.append("add_bias_kv: one learned key and value (bias_k, bias_v) stand after the last key")
+    if facts.config.add_zero_attn:
+        said.append("add_zero_attn: a key and value of zeros stand last; a query can rest there and take nothing")
+    return tuple(said)
+
+
+def _projected_why(facts: Facts) -> str:
+    return (
+        "why: each head gets its own small view of every position: what it asks for (q), what it is found by (k) and "
+        "what it hands over (v)"
+    )
+
+
+def _scores_formula(facts: Facts) -> str:
+    return "scores = q · kᵀ / √D" if facts.config.scale is None else f"scores = q · kᵀ · {facts.config.scale:g}"
+
+
+def _scores_sizes(facts: Facts) -> str:
+    return f"1/√{facts.head_dim} = {facts.scale:.4f}" if facts.config.scale is None else f"scale {facts.scale:g}"
+
+
+def _scores_what(facts: Facts) -> tuple[str, ...]:
+    products = f"{facts.head_dim} products each"
+    return (f"D is summed away: one number for each pair of query and key says how well they fit ({products})",)
+
+
+def _scores_why(facts: Facts) -> str:
+    if facts.config.scale is not None:
+        return ""
+    return (
+        "why √D: a sum of D products spreads like √D; divided by √D its spread stays near 1 for any D, and the softmax "
+        "neither saturates nor goes flat (1706.03762, section 3.2.1)"
+    )
+
+
+def _masked_formula(facts: Facts) -> str:
+    return "masked_scores = scores + mask" if facts.masks else "masked_scores = scores"
+
+
+def _masked_what(facts: Facts) -> tuple[str, ...]:
+    if not facts.masks:
+        return ("no mask: every query may see every key, and the scores go on as they are",)
+    share = 100 * facts.hidden / max(1, facts.pairs)
+    said = [
+        f"merged from {', '.join(facts.masks)}: 0 where a key may be seen, -inf where not; "
+        f"{facts.hidden:,} of {facts.pairs:,} pairs are hidden ({share:.0f} %)"
+    ]
+    if facts.config.extra_keys:
+        said.append("the key columns that the module appended are never hidden")
+    return tuple(said)
+
+
+def _masked_why(facts: Facts) -> str:
+    if not facts.masks:
+        return ""
+    return (
+        "why -inf: e^-inf = 0, so a hidden key gets a weight of exactly 0 and the visible ones share the whole 1. "
+        "Adding 0 would change nothing, and a score set to 0 would still get e^0 = 1"
+    )
+
+
+def _weights_what(facts: Facts) -> tuple[str, ...]:
+    said = ["over the keys: each row, one query's, turns into weights between 0 and 1 that sum to 1"]
+    if facts.config.train and facts.config.dropout:
+        p = facts.config.dropout
+        said.append(f"dropout: each weight is set to 0 with probability {p:g} and the others divided by {1 - p:g}")
+    if facts.empty_rows:
+        gives = {"nan": "0/0 = NaN", "zero": "0", "uniform": "the same weight for every key"}[facts.config.empty_rows]
+        said.append(f"{count(facts.empty_rows, 'row')} with no visible key: {gives}")
+    return tuple(said)
+
+
+def _weights_why(facts: Facts) -> str:
+    return "why - max: taking the largest score off first changes no weight, and keeps e^x from overflowing"
+
+
+def _context_what(facts: Facts) -> tuple[str, ...]:
+    return ("S is summed away: each query gets the values of the keys, weighted: what this head read",)
+
+
+def _output_formula(facts: Facts) -> str:
+    return "attn_output = concat(head 0 … head H-1) · W_oᵀ" + (" + b_o" if facts.config.bias else "")
+
+
+def _output_sizes(facts: Facts) -> str:
+    d, joined = facts.head_dim, facts.heads * facts.head_dim
+    return f"{count(facts.heads, 'head')} × {d} = {joined} features side by side, projected to {facts.config.embed_dim}"
+
+
+def _output_why(facts: Facts) -> str:
+    d = facts.head_dim
+    return (
+        f"why the output projection: until here no head knew of another, each filled its own {d} features. W_o mixes "
+        f"them into the features that the rest of the model reads; head h adds context_h · W_o[:, h·{d} : h·{d}+{d}]ᵀ"
+    )
+
+
+LESSONS = (
+    StepWords(("query", "key", "value"), (), lambda _: "the module's inputs", _inputs_what),
+    StepWords(
+        ("q", "k", "v"),
+        ("query", "key", "value"),
+        _projected_formula,
+        _projected_what,
+        _projected_sizes,
+        _projected_why,
+    ),
+    StepWords(("scores",), ("q", "k"), _scores_formula, _scores_what, _scores_sizes, _scores_why),
+    StepWords(("masked_scores",), ("scores",), _masked_formula, _masked_what, why=_masked_why),
+    StepWords(
+        ("attn_weights",),
+        ("masked_scores",),
+        lambda _: "attn_weights = softmax(masked_scores) = e^(x - max) / Σ e^(x - max)",
+        _weights_what,
+        why=_weights_why,
+    ),
+    StepWords(("context",), ("attn_weights", "v"), lambda _: "context = attn_weights · v", _context_what),
+    StepWords(
+        ("attn_output",),
+        ("context",),
+        _output_formula,
+        lambda _: ("the heads stand side by side again, and the layout is the inputs'",),
+        _output_sizes,
+        _output_why,
+    ),
+)
