@@ -38,13 +38,15 @@ def help_section() -> str:
     parts = []
     for arguments in ([], *([name] for name in COMMANDS)):
         words = " ".join(["mhacli", *arguments, "--help"])
-        printed = subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", "mhacli", *arguments, "--help"],
             capture_output=True,
             text=True,
             check=True,
             timeout=60,
-        ).stdout
+            env=os.environ | {"COLUMNS": "80"},
+        )
+        printed = done.stdout
         parts.append(f"```text\n$ {words}\n{printed.rstrip()}\n```\n")
     return HEADING + "\n" + "\n".join(parts)
 

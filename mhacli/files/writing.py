@@ -2,7 +2,6 @@
 
 import errno
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -131,7 +130,7 @@ def _replacing(target: Path) -> Iterator[BinaryIO]:
         raise Fault(f"cannot be written: there is no folder {quoted(str(target.parent))}", "make it: mkdir -p")
     if mode is not None and not os.access(target, os.W_OK):
         raise Fault("is write-protected", "choose another name, or chmod u+w")
-    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.tmp")
+    temporary = target.with_name(f".{target.name[:100]}.{os.urandom(8).hex()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:

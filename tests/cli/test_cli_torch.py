@@ -83,8 +83,6 @@ def test_dropout_is_active_in_training_only(cli: Cli) -> None:
     np.testing.assert_allclose(weights[kept], 2 * expected[kept], rtol=1e-5)
 
 
-ABOVE = torch.ones(L, L).triu(1).bool()
-LATER = torch.ones(L, S).triu(S - L + 1).bool()
 I, J = torch.arange(L)[:, None], torch.arange(S)[None]
 PADDED = torch.arange(S)[None] >= torch.tensor([[7], [4]])
 RULES: dict[str, Tensor] = {
