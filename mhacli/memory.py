@@ -16,7 +16,7 @@ def parse_size(text: str) -> int:
     Raises:
         UsageError: the text is no size.
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE | re.ASCII)
+    match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE | re.ASCII)
     if not match:
         raise UsageError(f"{text!r} is no size of memory", "write it as 512M, 2G or a number of bytes")
     return int(float(match[1]) * _UNITS[match[2].lower()])

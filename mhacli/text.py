@@ -42,12 +42,12 @@ def listing(items: Iterable[str], limit: int = 8) -> str:
 
 def human_bytes(number: int | float) -> str:
     """Bytes in binary units: `512 B`, `1.5 MiB`."""
-    size = float(number)
+    size = float(min(number, 2**80))
     for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
-        if size < 1024 or unit == "PiB":
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        if round(size, 1) < 1024 or unit == "PiB":
+            break
         size /= 1024
-    raise AssertionError("unreachable")
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
 
 
 def shape_text(shape: Sequence[int], axes: Sequence[str] = ()) -> str:

@@ -70,11 +70,19 @@ PARAMETERS = (
     "v_proj_bias",
     "bias_k",
     "bias_v",
+    "q_norm.weight",
+    "q_norm.bias",
+    "k_norm.weight",
+    "k_norm.bias",
+    "sinks",
+    "relative_bias.weight",
     "out_proj.weight",
     "out_proj.bias",
 )
 
-NAMES = frozenset((*STAGES, *MASKS, *PARAMETERS))
+POSITIONS = ("position_bias", "position_ids")
+
+NAMES = frozenset((*STAGES, *MASKS, *POSITIONS, *PARAMETERS))
 
 
 @dataclass(frozen=True)
@@ -131,12 +139,15 @@ SYNONYMS = {
 WORDS = {name: Synonym(name, name, "mhacli") for name in NAMES} | SYNONYMS
 
 
+_MOST_PARTS = max(word.count(".") for word in WORDS) + 1
+
+
 def understand(name: str) -> tuple[str, Synonym] | None:
     """Split a tensor's name into its prefix and the known word that it ends with; None where it ends with none.
 
     The longest known ending wins: `layer.0.hidden_states` is (`layer.0.`, the synonym of `query`).
     """
-    parts = name.split(".")
+    parts = name.rsplit(".", _MOST_PARTS)
     for first in range(len(parts)):
         ending = ".".join(parts[first:])
         if ending in WORDS:

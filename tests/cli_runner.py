@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -71,6 +72,15 @@ class Cli:
         out, err = self._capture.readouterr()
         return Outcome(code, out, err)
 
+    def on_terminal(self, command: str, *arguments: object) -> Outcome:
+        """Run it with a stdout that says it is a terminal, of `COLUMNS` columns, however it ends."""
+        self._capture.readouterr()
+        stream = Terminal()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "stdout", stream)
+            code = main(words(command, *arguments))
+        return Outcome(code, stream.text(), self._capture.readouterr().err)
+
     def fine(self, command: str, *arguments: object) -> Outcome:
         """Run it; it must end well, and say nothing but notes on stderr."""
         outcome = self(command, *arguments)
@@ -96,20 +106,20 @@ class Cli:
         return outcome.err
 
 
-def run_process(command: str, *arguments: object, data: bytes = b"", **environment: str) -> Outcome:
-    """Run it in a process of its own, with its streams as pipes."""
-    env = {**os.environ, **environment}
-    ended = subprocess.run([*MHACLI, *words(command, *arguments)], input=data, capture_output=True, env=env, check=False)
-    return Outcome(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+def run_process(command: str, data: bytes = b"", encoding: str = "utf-8") -> Outcome:
+    """Run it in a process of its own, with its streams as pipes of that encoding."""
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+    ended = subprocess.run([*MHACLI, *words(command)], input=data, capture_output=True, env=env, check=False)
+    return Outcome(ended.returncode, ended.stdout.decode(encoding), ended.stderr.decode(encoding))
 
 
-def run_in_terminal(command: str, *arguments: object, columns: int = 80, **environment: str) -> Outcome:
+def run_in_terminal(command: str, columns: int = 80, environment: Mapping[str, str] | None = None) -> Outcome:
     """Run it in a process whose stdout and stderr are one terminal; `err` is empty."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    env |= {"TERM": "xterm-256color", **environment}
-    argv = [*MHACLI, *words(command, *arguments)]
+    env |= {"TERM": "xterm-256color", **(environment or {})}
+    argv = [*MHACLI, *words(command)]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=env) as process:
         os.close(theirs)
         data = b"".join(iter(lambda: _read(ours), b""))

@@ -1,7 +1,7 @@
 """What every test may use: a clean environment and a way to run command lines."""
 
 import pytest
-from cli_runner import Cli, Terminal
+from cli_runner import Cli
 
 
 @pytest.fixture(autouse=True)
@@ -16,11 +16,3 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
     return Cli(capsys)
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """A terminal of 80 columns as stdout, for the commands that the test runs through `main`."""
-    stream = Terminal()
-    monkeypatch.setattr("sys.stdout", stream)
-    return stream

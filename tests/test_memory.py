@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mhacli import memory
@@ -40,6 +40,7 @@ def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
     assert "512M" in str(error.value.hint)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**50))
 def test_a_bare_number_is_bytes(number: int) -> None:
     assert parse_size(str(number)) == number
@@ -87,3 +88,27 @@ def test_without_the_kernels_word_the_machine_is_asked(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Path, "read_text", missing)
     assert available() > 2**20
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"memory.max": "1000\n", "memory.current": "400\n"}, 600),
+        ({"memory.max": "1000", "memory.current": "400", "memory.stat": "anon 9\ninactive_file 30\n"}, 630),
+        ({"memory.max": "1000", "memory.current": "1200"}, 0),
+        ({"memory.max": "max", "memory.current": "400"}, 5 * 1024),
+        ({"memory.max": "1000", "memory.current": "junk"}, 5 * 1024),
+        ({}, 5 * 1024),
+    ],
+)
+def test_a_control_group_allows_its_limit_less_what_it_uses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], expected: int
+) -> None:
+    group, proc = tmp_path / "sys/fs/cgroup", tmp_path / "proc"
+    group.mkdir(parents=True)
+    proc.mkdir()
+    (proc / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:   5 kB\n")
+    for name, text in files.items():
+        (group / name).write_text(text)
+    monkeypatch.setattr(memory, "Path", lambda path: tmp_path / path.removeprefix("/"))
+    assert available() == expected

@@ -13,9 +13,11 @@ from mhacli.vocabulary import (
     MATRICES,
     NAMES,
     PARAMETERS,
+    POSITIONS,
     PROJECTED,
     STAGES,
     SYNONYMS,
+    WORDS,
     understand,
 )
 
@@ -42,7 +44,7 @@ def test_parameters_have_the_names_of_torchs_module(options: dict[str, Any]) -> 
 
 
 def test_a_name_means_one_thing() -> None:
-    assert len(NAMES) == len(STAGES) + len(MASKS) + len(PARAMETERS)
+    assert len(NAMES) == len(STAGES) + len(MASKS) + len(POSITIONS) + len(PARAMETERS)
     assert not set(SYNONYMS) & NAMES
 
 
@@ -76,6 +78,11 @@ def test_the_longest_known_ending_of_a_name_is_understood(name: str, prefix: str
     known = understand(name)
     assert known is not None
     assert (known[0], known[1].ours) == (prefix, ours)
+
+
+def test_a_longer_known_ending_goes_before_a_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(WORDS, "other.query", WORDS["key"])
+    assert understand("layer.other.query") == ("layer.", WORDS["key"])
 
 
 @pytest.mark.parametrize("name", ["", ".", "weight", "q.weight", "my_query", "Query", "query.", "queryx", "out_proj"])

@@ -9,11 +9,11 @@ from mhacli.attention.report import Array
 from mhacli.attention.request import Result
 from mhacli.errors import UsageError
 from mhacli.text import listing
-from mhacli.vocabulary import INPUTS, MASKS, PARAMETERS, STAGES
+from mhacli.vocabulary import INPUTS, MASKS, PARAMETERS, POSITIONS, STAGES
 
 GROUPS = {"masks": MASKS, "parameters": PARAMETERS}
-_DEFAULT = (*INPUTS, "q", "k", "v", "attn_weights", "context", "attn_output", *MASKS, *PARAMETERS)
-_ALL = (*STAGES, *MASKS, *PARAMETERS)
+_DEFAULT = (*INPUTS, "q", "k", "v", "attn_weights", "context", "attn_output", *MASKS, *POSITIONS, *PARAMETERS)
+_ALL = (*STAGES, *MASKS, *POSITIONS, *PARAMETERS)
 
 
 def parse_save(text: str | None) -> tuple[str, ...]:
@@ -55,6 +55,9 @@ def collect(result: Result, save: Sequence[str]) -> dict[str, Tensor | Array]:
     if isinstance(output := found.get("attn_output"), Tensor):
         found["attn_output"] = request.layout.from_batch_first(output)
     found |= {name: getattr(request.masks, name) for name in MASKS}
+    found["position_bias"] = request.position_bias
+    if request.positions is not None:
+        found["position_ids"] = request.positions.queries
     found |= request.parameters.state_dict()
     chosen = {name: tensor for name in save if (tensor := found.get(name)) is not None}
     if not chosen:

@@ -11,11 +11,13 @@ from mhacli import memory
 from mhacli.attention import parameters as parameters_
 from mhacli.attention import stages
 from mhacli.attention.config import AttentionConfig
+from mhacli.attention.notes import notes
 from mhacli.attention.parameters import Parameters
-from mhacli.attention.stages import Heads
+from mhacli.attention.positions.scores import score_bias
+from mhacli.attention.stages import Heads, Positions
 from mhacli.errors import InputError
 from mhacli.masks import Grid, Masks, merge
-from mhacli.text import count, runs, shape_text
+from mhacli.text import shape_text
 from mhacli.vocabulary import INPUTS, MATRICES, PROJECTED, STAGES
 
 TORCH_DTYPES = {
@@ -70,7 +72,8 @@ class Request:
     """All that one attention is computed from.
 
     Either `query` (N,L,E), `key` (N,S,kdim) and `value` (N,S,vdim), or `heads` already projected. `key is query` says
-    self-attention. `recorded` holds tensors that a file brought along and that are not inputs: somebody's own stages.
+    self-attention. `position_bias` (N|1,H|1,L|1,S) is added to the scores; `positions` say where queries and keys stand
+    if not at 0, 1, 2 … `recorded` holds what a file brought along and is no input: somebody's own stages.
     """
 
     config: AttentionConfig
@@ -80,6 +83,8 @@ class Request:
     key: Tensor | None = None
     value: Tensor | None = None
     heads: Heads | None = None
+    position_bias: Tensor | None = None
+    positions: Positions | None = None
     layout: Layout = field(default_factory=Layout)
     labels: Labels = field(default_factory=Labels)
     recorded: Mapping[str, Tensor] = field(default_factory=dict)
@@ -94,10 +99,10 @@ class Request:
 
     @property
     def grid(self) -> Grid:
-        """N, H, L and S, without the key columns that the module appends."""
+        """N, H, L and S, without the key columns that the module appends (which given k and v hold already)."""
         if self.heads is not None:
             n, h, length, _ = self.heads.q.shape
-            return Grid(n, h, length, self.heads.k.shape[2])
+            return Grid(n, h, length, self.heads.k.shape[2] - len(self.config.extra_keys))
         query, key, _ = self.inputs
         return Grid(query.shape[0], self.config.num_heads, query.shape[1], key.shape[1])
 
@@ -127,8 +132,11 @@ def check(request: Request) -> None:
     Raises:
         InputError: expected and got shapes, in axis names.
     """
-    parameters_.check(request.parameters, request.config)
+    _check_axes(request)
+    value_dim = None if request.heads is None else request.heads.v.shape[3]
+    parameters_.check(request.parameters, request.config, value_dim)
     if request.heads is not None:
+        stages.check_heads(request.heads)
         return
     n, length, s = request.grid.batch, request.grid.queries, request.grid.keys
     wanted = {"query": (n, length), "key": (n, s), "value": (n, s)}
@@ -143,16 +151,39 @@ def check(request: Request) -> None:
             )
 
 
+def _check_axes(request: Request) -> None:
+    """Refuse other numbers of axes, and tensors of another dtype than the configuration's."""
+    names = INPUTS if request.heads is None else PROJECTED
+    tensors = request.inputs if request.heads is None else (request.heads.q, request.heads.k, request.heads.v)
+    for name, tensor in zip(names, tensors, strict=True):
+        axes = STAGES[name].axes
+        if tensor.ndim != len(axes):
+            got, expected = shape_text(tuple(tensor.shape)), f"({', '.join(axes)})"
+            raise InputError(f"{name} has shape {got}, expected {expected}", tensor=name)
+        if tensor.dtype != TORCH_DTYPES[request.config.dtype]:
+            raise InputError(f"{name} has dtype {tensor.dtype}, expected {request.config.dtype}", tensor=name)
+
+
 def estimate(request: Request, keep: Collection[str]) -> int:
     """Bytes that `run` would take for the stages, above what the request already holds."""
-    grid, item = request.grid, TORCH_DTYPES[request.config.dtype].itemsize
-    keys = grid.keys + len(request.config.extra_keys)
-    matrix = grid.batch * grid.heads * grid.queries * keys * item
-    matrices = 2 + sum(name in keep for name in MATRICES)
-    features = max(request.config.embed_dim, *request.config.input_dims)
+    config, grid = request.config, request.grid
+    item = TORCH_DTYPES[config.dtype].itemsize
+    keys = grid.keys + len(config.extra_keys)
+    pairs = grid.batch * grid.heads * grid.queries * keys
+    matrices = 2.5 + sum(name in {*keep, *request.recorded} for name in MATRICES)
+    matrices += (config.empty_rows != "nan") + (config.train and config.dropout > 0) + config.sinks
+    matrices += (config.softcap is not None) + (bias_kinds(request) > 0)
+    features = max(config.embed_dim, config.num_heads * config.head_dim, *config.input_dims)
     rows = grid.batch * (2 * grid.queries + 3 * keys) * features * item
-    mask = 2 * grid.queries * grid.keys * item * (grid.batch if request.masks.any else 0)
-    return matrix * matrices + rows + mask
+    mask = request.masks.attn_mask
+    of_heads = grid.heads if mask is not None and mask.ndim > 2 else 1
+    masks = 3 * grid.batch * of_heads * grid.queries * keys * max(item, 4) if request.masks.any else 0
+    return int(pairs * matrices * item) + rows + masks
+
+
+def bias_kinds(request: Request) -> int:
+    """How many kinds of position bias are added to the scores."""
+    return sum(x is not None for x in (request.config.alibi, request.config.relative_bias, request.position_bias))
 
 
 def run(request: Request, keep: Collection[str], max_memory: int | None = None) -> Result:
@@ -172,31 +203,13 @@ def run(request: Request, keep: Collection[str], max_memory: int | None = None) 
     with torch.inference_mode():
         heads = request.heads
         if heads is None:
-            heads = stages.project(request.config, request.parameters, *request.inputs)
+            heads = stages.project(request.config, request.parameters, *request.inputs, request.positions)
         mask, needed = merged_mask(request), {*keep, *request.recorded, "attn_output"}
-        kept = stages.attend(request.config, request.parameters, heads, mask, needed)
+        kept = stages.attend(request.config, request.parameters, heads, mask, needed, bias_of(request))
     empty = kept.pop("empty_rows")
     shapes = _shapes(request, heads, kept)
-    notes = (*request.notes, *_notes(request, empty), *_against_recorded(request, kept))
-    return Result(request, {n: t for n, t in kept.items() if n in keep}, empty, shapes, notes)
-
-
-def _against_recorded(request: Request, kept: Mapping[str, Tensor]) -> list[str]:
-    """How far what was computed is from what somebody recorded, where the files hold both."""
-    compared = [_compared(name, kept[name], theirs) for name, theirs in request.recorded.items() if name in kept]
-    return [f"as recorded in the file: {'; '.join(compared)}"] if compared else []
-
-
-def _compared(name: str, ours: Tensor, theirs: Tensor) -> str:
-    if theirs.shape != ours.shape:
-        got, expected = shape_text(tuple(theirs.shape)), shape_text(tuple(ours.shape), STAGES[name].axes)
-        return f"{name} has shape {got}, not {expected}, and is not compared"
-    theirs = theirs.to(ours)
-    one_nan = int((torch.isnan(ours) != torch.isnan(theirs)).sum())
-    same = (ours == theirs) | torch.isnan(ours) | torch.isnan(theirs)
-    largest = float((ours - theirs).abs().masked_fill(same, 0).max()) if ours.numel() else 0.0
-    nan = f", {count(one_nan, 'entry', 'entries')} NaN on one side only" if one_nan else ""
-    return f"{name} to within {largest:.1e}{nan}" if largest or nan else f"{name} equal"
+    said = (*request.notes, *notes(request, empty, kept))
+    return Result(request, {n: t for n, t in kept.items() if n in keep}, empty, shapes, said)
 
 
 def merged_mask(request: Request) -> Tensor | None:
@@ -206,6 +219,13 @@ def merged_mask(request: Request) -> Tensor | None:
     numpy_dtype = np.dtype(np.float32 if request.config.dtype == "bfloat16" else request.config.dtype)
     mask = merge(request.masks, request.grid, numpy_dtype)
     return None if mask is None else torch.from_numpy(mask).to(dtype=dtype, device=device)
+
+
+def bias_of(request: Request) -> Tensor | None:
+    """What positions add to the request's scores (N|1, H|1, L|1, S), in float32 or wider; None where nothing."""
+    return score_bias(
+        request.config, request.parameters.relative_bias, request.grid, request.masks, request.position_bias
+    )
 
 
 def _device(request: Request) -> torch.device:
@@ -240,40 +260,3 @@ def _shapes(
         axes = request.layout.axes(("N", "L", "E" if out == request.config.embed_dim else str(out)))
         shapes["attn_output"] = tuple(request.layout.from_batch_first(kept["attn_output"]).shape), axes
     return shapes
-
-
-_EMPTY_ROWS_GIVE = {
-    "nan": "its weights and output are NaN, as torch's module gives with need_weights=True and on its fast path; "
-    "--empty-rows zero shows what need_weights=False and scaled_dot_product_attention give, uniform what d2l gives",
-    "zero": "its weights and context are 0, as torch's module gives with need_weights=False (off its fast path), and "
-    "scaled_dot_product_attention; with need_weights=True the module gives NaN",
-    "uniform": "its weights are the same for all keys, as d2l gives, which fills hidden scores with -1e6",
-}
-
-
-def _notes(request: Request, empty_NHL: Tensor) -> list[str]:
-    notes = []
-    if bool(empty_NHL.any()):
-        for item in torch.nonzero(empty_NHL.any(dim=(1, 2))).flatten().tolist():
-            of_item = empty_NHL[item]
-            heads = torch.nonzero(of_item.any(dim=1)).flatten().tolist()
-            queries = torch.nonzero(of_item.any(dim=0)).flatten().tolist()
-            which = "every head" if len(heads) == of_item.shape[0] else f"head {runs(heads)}"
-            word = "query" if len(queries) == 1 else "queries"
-            notes.append(f"item {item}, {which}: {word} {runs(queries)} may see no key")
-        notes.append(f"where a query sees no key, {_EMPTY_ROWS_GIVE[request.config.empty_rows]}")
-    grid = request.grid
-    if request.config.masks.causal and grid.queries != grid.keys:
-        align = request.config.masks.causal_align
-        notes.append(
-            f"causal with L={grid.queries} and S={grid.keys} is aligned {align}: query 0 sees keys up to "
-            f"{0 if align == 'top-left' else grid.keys - grid.queries} (--causal-align)"
-        )
-    if request.config.train and request.config.dropout:
-        notes.append("dropout is active (--train): rows of attn_weights need not sum to 1")
-    for name in (*INPUTS, *PROJECTED):
-        source = getattr(request, name, None) if name in INPUTS else getattr(request.heads, name, None)
-        bad = 0 if source is None else int((~torch.isfinite(source)).sum())
-        if bad and not (name in ("key", "value") and source is request.query):
-            notes.append(f"{name} has {count(bad, 'entry', 'entries')} that are NaN or infinite")
-    return notes

@@ -41,6 +41,9 @@ def configure(
     elif parameters is not None:
         shapes = _from_parameters(parameters)
     values = {**entry, **masking.rules(masks, entry), **said}
+    if any(name in said and entry.get(name) != said[name] for name in ("embed_dim", "num_heads")):
+        # what the dump's own heads came to does not hold for others
+        values = {n: v for n, v in values.items() if n not in ("num_kv_heads", "head_dim") or n in said}
     for name, size in shapes.items():
         if name in said and said[name] != size:
             option = _OPTION.get(name, f"--{name.replace('_', '-')}")

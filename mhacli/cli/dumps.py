@@ -8,17 +8,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mhacli import memory
 from mhacli.cli import output
 from mhacli.files import Bfloat16, write_tensors
 from mhacli.text import count, visible
 
 
-def write(path: str, tensors: Mapping[str, Tensor | NDArray[Any]], metadata: Mapping[str, str]) -> None:
+def write(
+    path: str, tensors: Mapping[str, Tensor | NDArray[Any]], metadata: Mapping[str, str], max_memory: str | None
+) -> None:
     """Write a dump to a file, or to stdout for `-`.
 
     Raises:
         MhaError: the file cannot be written, or its format cannot hold these.
     """
+    size = sum(tensor.nbytes for tensor in tensors.values())
+    instead = "save less with --save, or allow more with --max-memory"
+    memory.require(2 * size, memory.budget(max_memory), f"writing {visible(path)}", instead)
     write_tensors(path, {name: _stored(tensor) for name, tensor in tensors.items()}, metadata)
     if path != "-":
         output.note(f"wrote {visible(path)}: {count(len(tensors), 'tensor')}")

@@ -44,10 +44,10 @@ def build(
         from_dump = {} if dump is None else sources.group(dump)
         entry = {} if dump is None else metadata.configuration(sources.open(split_reference(dump)[0]))
         found = masking.find(options, sources, from_dump)
-        rules = MaskRules(**masking.rules(options, entry))
+        rules = MaskRules.from_json(masking.rules(options, entry))
         try:
             masks = masking.read(options, sources, found, rules)
-            grid = _grid(masks, _dump_sizes(from_dump, entry), sizes, sources)
+            grid = _grid(masks, dump_sizes(from_dump, entry), sizes, sources)
             check(masks, grid)
         except InputError as error:
             raise masking.located(error, found) from None
@@ -59,7 +59,7 @@ def build(
     return MaskRequest(masks, grid, queries, keys, (*sources.understood, *sources.notes))
 
 
-def _dump_sizes(dump: Mapping[str, Found], entry: Mapping[str, Any]) -> dict[str, int]:
+def dump_sizes(dump: Mapping[str, Found], entry: Mapping[str, Any]) -> dict[str, int]:
     """N, H, L and S as far as the shapes of a dump's tensors hold them."""
     for name in reversed(MATRICES):
         if name in dump and len(dump[name].shape) == 4:
@@ -75,11 +75,11 @@ def _dump_sizes(dump: Mapping[str, Found], entry: Mapping[str, Any]) -> dict[str
 
 def _grid(masks: Masks, from_dump: dict[str, int], said: Mapping[str, int | None], sources: Sources) -> Grid:
     sizes = _mask_sizes(masks) | from_dump
-    for option, axis in (("seq_len", "queries"), ("kv_len", "keys"), ("heads", "heads")):
+    for option, axis in (("seq_len", "queries"), ("kv_len", "keys"), ("heads", "heads"), ("batch", "batch")):
         size = said[option]
         if size is None:
             continue
-        if axis in sizes and axis != "heads" and sizes[axis] != size:
+        if axis in ("queries", "keys") and axis in sizes and sizes[axis] != size:
             name = f"--{option.replace('_', '-')}"
             raise UsageError(f"{name} is {size}, but the masks have {sizes[axis]} {axis}", f"leave {name} out")
         sizes[axis] = size
@@ -104,6 +104,12 @@ def _mask_sizes(masks: Masks) -> dict[str, int]:
     return sizes
 
 
+def as_read(shape: tuple[int, ...], items: int, heads: int) -> str:
+    """A note on how an attn_mask of three axes was read where nobody said."""
+    of = "one head" if heads == 1 else f"{heads} heads"
+    return f"attn_mask {shape_text(shape)} is read as {items} items of {of}: say --heads H for (N·H, L, S)"
+
+
 def _items_and_heads(masks: Masks, sizes: Mapping[str, int], sources: Sources) -> tuple[int, int]:
     batch, heads = sizes.get("batch"), sizes.get("heads")
     mask = masks.attn_mask
@@ -111,9 +117,7 @@ def _items_and_heads(masks: Masks, sizes: Mapping[str, int], sources: Sources) -
         return batch or 1, heads or 1
     stacked = mask.shape[0]
     if heads is None and batch is None:
-        sources.notes.append(
-            f"attn_mask {shape_text(mask.shape)} is read as {stacked} items of one head: say --heads H for (N·H, L, S)"
-        )
+        sources.notes.append(as_read(mask.shape, stacked, 1))
         return stacked, 1
     known = heads or batch or 1
     if stacked % known:

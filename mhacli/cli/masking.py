@@ -11,8 +11,9 @@ from mhacli.cli.options import MaskOptions
 from mhacli.cli.sources import Array, Found, Sources, about, is_float
 from mhacli.errors import InputError, UsageError
 from mhacli.files import looks_like_file
-from mhacli.masks import MaskRules, Masks, read_mask
-from mhacli.vocabulary import PARAMETERS
+from mhacli.masks import Grid, MaskRules, Masks, read_mask
+from mhacli.masks.checks import Evidence, Origin, gather
+from mhacli.vocabulary import MASKS, PARAMETERS
 
 
 def rules(options: MaskOptions, configuration: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,6 +40,23 @@ def find(options: MaskOptions, sources: Sources, dump: Mapping[str, Found]) -> d
 
 
 def read(options: MaskOptions, sources: Sources, found: Mapping[str, Found], rules: MaskRules) -> Masks:
+    """Every mask read as it was meant, with a note where one hides nothing though it looks so.
+
+    Raises:
+        InputError: a mask whose meaning is not clear, with its file.
+        UsageError: `--mask-true` with no mask to read.
+    """
+    masks = as_meant(options, sources, found, rules)
+    for name, mask in (("attn_mask", masks.attn_mask), ("key_padding_mask", masks.key_padding_mask)):
+        if mask is not None and is_float(mask) and mask.size and np.isin(mask, (0, 1)).all() and mask.any():
+            sources.notes.append(
+                f"{_origin(name, mask, found).label} is a float mask of zeros and ones: floats are added to the "
+                "scores, so it hides nothing (save it as bool to hide keys)"
+            )
+    return masks
+
+
+def as_meant(options: MaskOptions, sources: Sources, found: Mapping[str, Found], rules: MaskRules) -> Masks:
     """Every mask read as it was meant.
 
     Raises:
@@ -67,13 +85,40 @@ def _read_one(name: str, found: Found, mask_true: str | None, sources: Sources) 
             name, array = "attn_mask", array[:, None] if array.ndim == 3 else array
     if name == "key_padding_mask" and array.ndim == 1:
         array = array[None]
-    mask = read_mask(array, name, true_means)
-    if is_float(mask) and mask.size and np.isin(mask, (0, 1)).all() and mask.any():
-        sources.notes.append(
-            f"{found.label} is a float mask of zeros and ones: floats are added to the scores, so it hides nothing "
-            "(save it as bool to hide keys)"
-        )
-    return {name: mask}
+    return {name: read_mask(array, name, true_means)}
+
+
+def evidence(
+    options: MaskOptions,
+    found: Mapping[str, Found],
+    masks: Masks,
+    grid: Grid,
+    tokens: tuple[tuple[str, ...], ...] | None,
+    configuration: Mapping[str, Any],
+) -> Evidence:
+    """What `masks.checks.findings` reads: masks as read, where they come from, the keys' tokens and the scores' dtype.
+
+    Raises:
+        InputError: a mask whose shape fits the grid in no way that is understood.
+    """
+    arrays = {name: getattr(masks, name) for name in MASKS}
+    return gather(
+        masks,
+        grid,
+        origins={name: _origin(name, a, found, options.mask_true) for name, a in arrays.items() if a is not None},
+        scores_dtype=next((found[name].dtype for name in ("q", "query") if name in found), None),
+        tokens=tokens,
+        alignment_said=options.causal_align is not None or "causal_align" in configuration,
+    )
+
+
+def _origin(name: str, mask: Array, found: Mapping[str, Found], mask_true: str | None = None) -> Origin:
+    """Where a mask comes from; transformers' attention_mask may have become the attn_mask."""
+    source = found.get(name) or (found.get("key_padding_mask") if name == "attn_mask" else None)
+    if source is None:
+        return Origin(f"--{name.replace('_', '-')}", mask.dtype.name)
+    dtype = source.dtype if is_float(mask) else mask.dtype.name
+    return Origin(source.label, dtype, mask_true or source.word.true_means or "hidden")
 
 
 def _is_literal(text: str) -> bool:

@@ -118,7 +118,7 @@ def show(parts: Iterable[Any], how: Look) -> None:
         _write(text if how.color else "".join(f"{line.rstrip()}\n" for line in text.splitlines()), how)
 
 
-_ASCII = str.maketrans({"·": "-", "→": "->", "×": "x", "…": "..."})
+_ASCII = str.maketrans({"·": ".", "→": "->", "×": "x", "…": "...", "ᵀ": "^T", "√": "sqrt ", "Σ": "sum"})
 
 
 def _write(text: str, how: Look) -> None:

@@ -75,10 +75,12 @@ def run(
     asked = build(RequestOptions(inputs, sizes, module, masks, memory, labels))
     chosen = select_(select, asked.grid, len(asked.config.extra_keys))
     result = request.run(asked, {*shown, *saved}, budget(memory.max_memory))
+    if missing := [name for name in shown if name not in result.shapes]:
+        raise UsageError(f"--show {missing[0]}: this attention has none", f"it has {', '.join(result.shapes)}")
     for note in result.notes:
         output.note(note)
     if out is not None:
-        write(out, dump.collect(result, saved), dump.metadata(result))
+        write(out, dump.collect(result, saved), dump.metadata(result), memory.max_memory)
     if out != "-":
         output.show(
             VIEWS[printing.format](report(result, shown, chosen, average), output.look(printing)), output.look(printing)

@@ -3,6 +3,7 @@
 Only numpy; `mhacli mask` works without torch.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhacli.errors import InputError, UsageError
-from mhacli.text import shape_text
+from mhacli.text import shape_text, shortened
 
 Array = NDArray[Any]
 Float = NDArray[np.floating]
@@ -48,6 +49,24 @@ class MaskRules:
             raise UsageError(f"causal_align is {self.causal_align!r}", f"use one of {', '.join(CAUSAL_ALIGNMENTS)}")
         if self.window is not None and self.window < 1:
             raise UsageError(f"the window is {self.window}", "a window of 1 sees the query's own position only")
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "MaskRules":
+        """The rules from the fields of a dump's configuration.
+
+        Raises:
+            InputError: a field of the wrong type.
+            UsageError: a value out of its range.
+        """
+        for name, value in values.items():
+            fits = {
+                "window": value is None or type(value) is int,
+                "causal_align": isinstance(value, str),
+            }.get(name, type(value) is bool)
+            if not fits:
+                fact = f"the configuration's {name} is {shortened(repr(value), 60)}"
+                raise InputError(fact, "write it anew with mhacli run -o")
+        return cls(**values)
 
     @property
     def any(self) -> bool:

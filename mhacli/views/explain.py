@@ -9,7 +9,7 @@ import numpy as np
 from mhacli.text import count, shape_text, visible
 from mhacli.views import json
 from mhacli.views.delimited import csv_lines
-from mhacli.views.look import Look, number
+from mhacli.views.look import Look, number, padded, text_width
 from mhacli.views.matrix import shade
 
 if TYPE_CHECKING:
@@ -71,14 +71,14 @@ def _row(lesson: "Lesson", row: "Row", look: Look) -> Iterator[Any]:
     labels = [_key_label(lesson, row.item, key) for key in range(len(row.weight))]
     query = _label(lesson.query_labels, row.item, row.query)
     yield Text(f"The row of query {query}, head {row.head}, item {row.item}", "bold" if look.color else "")
-    width = max((len(label) for label in labels), default=3)
+    width = max((text_width(label) for label in labels), default=3)
     cells = [[number(float(getattr(row, name)[key]), decimals) for name in _COLUMNS] for key in range(len(labels))]
     headings = [_HEADINGS[name] for name in _COLUMNS]
     widths = [max([len(h), *(len(line[i]) for line in cells)]) for i, h in enumerate(headings)]
     yield f"{_INDENT}{'key':<{width}}" + "".join(f"  {h:>{w}}" for h, w in zip(headings, widths, strict=True)) + "\n"
     shown = min(len(labels), look.max_rows or len(labels))
     for key in range(shown):
-        line = Text(f"{_INDENT}{labels[key]:<{width}}")
+        line = Text(_INDENT + padded(labels[key], width))
         for which, (name, w) in enumerate(zip(_COLUMNS, widths, strict=True)):
             line.append("  ")
             style = shade(float(row.weight[key])) if look.color and name == "weight" else ""

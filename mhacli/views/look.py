@@ -1,6 +1,7 @@
 """How things are shown: the size of the terminal, what is cut, and how numbers are written."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -37,3 +38,24 @@ def text_width(text: str) -> int:
     from rich.cells import cell_len
 
     return len(text) if text.isascii() else cell_len(text)
+
+
+def padded(text: str, width: int, right: bool = False) -> str:
+    """The text with spaces after it (before it, if `right`) to the number of terminal columns."""
+    spaces = " " * (width - text_width(text))
+    return spaces + text if right else text + spaces
+
+
+def cropped(text: str, width: int) -> str:
+    """The text, or as much of it as fits in the number of terminal columns, ending in `…`."""
+    if text_width(text) <= width:
+        return text
+    while text and text_width(text) >= width:
+        text = text[:-1]
+    return f"{text}…"
+
+
+def label_width(labels: Iterable[str], look: Look) -> int:
+    """The width of the widest label; on a terminal labels take a third of it at most, and longer ones are cropped."""
+    widest = max((text_width(label) for label in labels), default=0)
+    return min(widest, look.width // 3) if look.cut and look.width is not None else widest

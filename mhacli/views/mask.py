@@ -9,7 +9,7 @@ import numpy as np
 from mhacli.text import count, runs
 from mhacli.views import json
 from mhacli.views.delimited import csv_lines
-from mhacli.views.look import Look, number, text_width
+from mhacli.views.look import Look, cropped, label_width, number, padded
 from mhacli.views.matrix import position_labels
 
 if TYPE_CHECKING:
@@ -91,16 +91,16 @@ def _grid(view: MaskView, shown: Any, biased: Any, keys_seen: Any, item: int, lo
     marks = _MARKS[look.unicode]
     item = view.selection.items[item] if view.report.visible.shape[0] > 1 else 0
     labels = position_labels(view.selection.queries, view.query_labels[item] if view.query_labels else None)
-    label_width = max((text_width(label) for label in labels), default=0)
+    width = label_width(labels, look)
     heads = [str(key) for key in view.selection.keys]
     cell = max((len(head) for head in heads), default=1)
     columns = min(len(heads), look.max_cols or len(heads))
     if look.width is not None and look.cut:
-        columns = min(columns, max(1, (look.width - label_width - 11) // (cell + 1)))
+        columns = min(columns, max(1, (look.width - width - 11) // (cell + 1)))
     rows = min(len(labels), look.max_rows or len(labels))
-    yield " " * label_width + "".join(f" {head:>{cell}}" for head in heads[:columns]) + "   sees\n"
+    yield " " * width + "".join(f" {head:>{cell}}" for head in heads[:columns]) + "   sees\n"
     for row in range(rows):
-        line = Text(labels[row] + " " * (label_width - text_width(labels[row])))
+        line = Text(padded(cropped(labels[row], width), width))
         for column in range(columns):
             kind = "biased" if biased[row, column] else "visible" if shown[row, column] else "hidden"
             line.append(f" {marks[kind]:>{cell}}", style={"hidden": "dim"}.get(kind, "bold") if look.color else "")

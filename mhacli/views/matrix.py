@@ -1,17 +1,16 @@
 """A matrix as a table of numbers, shaded by size, labelled by position, cut to the room there is."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mhacli.text import count, visible
-from mhacli.views.look import Look, number, text_width
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from mhacli.views.look import Look, cropped, label_width, number, padded, text_width
 
 Array = NDArray[Any]
 
@@ -44,7 +43,7 @@ def position_labels(indices: Sequence[int], tokens: Sequence[str] | None) -> lis
 
 
 def tables(matrices: Sequence[Matrix], look: Look) -> Iterator[Any]:
-    """The matrices as rich tables, side by side where the room allows; the last part says what is cut."""
+    """The matrices line by line, side by side where the room allows; the last part says what is cut."""
     if not matrices:
         return
     plans = [_plan(matrix, look) for matrix in matrices]
@@ -52,33 +51,31 @@ def tables(matrices: Sequence[Matrix], look: Look) -> Iterator[Any]:
     if look.width is not None:
         across = max(1, (look.width + _GAP) // (max(plan.width for plan in plans) + _GAP))
     for first in range(0, len(matrices), across):
-        some = list(zip(matrices, plans, strict=True))[first : first + across]
         if first:
             yield "\n"
-        yield from _one(*some[0], look) if across == 1 else [_side_by_side(some, look)]
+        some = list(zip(matrices, plans, strict=True))[first : first + across]
+        widths = [plan.width for _, plan in some]
+        for lines in zip_longest(*(_lines(matrix, plan, look) for matrix, plan in some), fillvalue=()):
+            yield _joined(lines, widths, look)
     yield from _cut_lines(matrices[0], plans[0])
 
 
 _GAP = 3
+_Line = Sequence[tuple[str, str]]
 
 
-def _one(matrix: Matrix, plan: "_Plan", look: Look) -> list[Any]:
-    return [_title(matrix, look), _table(matrix, plan, look)]
-
-
-def _side_by_side(some: Sequence[tuple[Matrix, "_Plan"]], look: Look) -> Any:
-    from rich.table import Table
-
-    grid = Table.grid(padding=(0, _GAP, 0, 0))
-    grid.add_row(*(_title(matrix, look) for matrix, _ in some))
-    grid.add_row(*(_table(matrix, plan, look) for matrix, plan in some))
-    return grid
-
-
-def _title(matrix: Matrix, look: Look) -> Any:
+def _joined(lines: Sequence[_Line], widths: Sequence[int], look: Look) -> Any:
+    """Lines of pieces, each a text and its style, side by side: rich text where there is colour, else a string."""
+    pieces: list[tuple[str, str]] = []
+    for line, width in zip(lines, widths, strict=True):
+        pieces += line
+        pieces.append((" " * (width + _GAP - sum(text_width(text) for text, _ in line)), ""))
+    pieces.pop()
+    if not look.color:
+        return "".join(text for text, _ in pieces).rstrip() + "\n"
     from rich.text import Text
 
-    return Text(matrix.title, "bold" if look.color else "", no_wrap=True, overflow="crop")
+    return Text.assemble(*pieces, no_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ def _plan(matrix: Matrix, look: Look) -> _Plan:
     rows, columns = matrix.values.shape
     shown_rows = min(rows, look.max_rows or rows)
     decimals = 2 if look.precision is None else look.precision
-    label = max((text_width(text) for text in matrix.rows), default=0)
+    label = label_width(matrix.rows, look)
     wanted = min(columns, look.max_cols or columns)
     for full_headers, compact in ((True, False), (False, False), (False, True)):
         widths = _widths(matrix, decimals, compact and matrix.shaded, full_headers)
@@ -108,12 +105,14 @@ def _plan(matrix: Matrix, look: Look) -> _Plan:
     fitting = max(1, fitting) if columns else 0
     chosen = tuple(widths[:fitting])
     width = max(label + sum(w + 1 for w in chosen), text_width(matrix.title))
+    if look.width is not None and look.cut:
+        width = min(width, look.width)
     return _Plan(shown_rows, label, chosen, width, decimals, compact and matrix.shaded, full_headers)
 
 
 def _widths(matrix: Matrix, decimals: int, compact: bool, full_headers: bool) -> list[int]:
     cells = [len(_cell(v, decimals, compact)) for v in (np.nanmin(_finite(matrix)), np.nanmax(_finite(matrix)))]
-    body = max(*cells, 3 if not np.isfinite(matrix.values).all() else 1)
+    body = max(*cells, 1 if np.isfinite(matrix.values).all() else len("-inf"))
     heads = [text_width(text if full_headers else text.split(" ")[0]) for text in matrix.columns]
     return [max(body, head) for head in heads]
 
@@ -131,36 +130,29 @@ def _fitting(widths: Sequence[int], room: int) -> int:
     return len(widths)
 
 
-def _table(matrix: Matrix, plan: _Plan, look: Look) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    # widths are given and padding is theirs, so that rich neither measures nor cuts
-    table = Table(box=None, padding=0, pad_edge=False, header_style="")
-    table.add_column("", width=plan.label, no_wrap=True)
-    for label, width in zip(matrix.columns, plan.columns, strict=False):
-        header = label if plan.full_headers else label.split(" ")[0]
-        table.add_column(Text(header), width=width + 1, justify="right", no_wrap=True)
+def _lines(matrix: Matrix, plan: _Plan, look: Look) -> Iterator[_Line]:
+    yield [(cropped(matrix.title, plan.width), "bold")]
+    heads = [label if plan.full_headers else label.split(" ")[0] for label in matrix.columns[: len(plan.columns)]]
+    yield [
+        (" " * plan.label, ""),
+        *((padded(head, w + 1, right=True), "") for head, w in zip(heads, plan.columns, strict=True)),
+    ]
     for row in range(plan.rows):
         hidden = [False] * len(plan.columns) if matrix.hidden is None else matrix.hidden[row].tolist()
-        values = matrix.values[row].tolist()
-        cells = (_styled(v, h, matrix.shaded, plan, look) for v, h in zip(values, hidden, strict=False))
-        table.add_row(Text(matrix.rows[row]), *list(cells)[: len(plan.columns)])
-    return table
+        line = [(padded(cropped(matrix.rows[row], plan.label), plan.label), "")]
+        for value, hides, width in zip(matrix.values[row].tolist(), hidden, plan.columns, strict=False):
+            text, style = _styled(value, hides, matrix.shaded, plan, look)
+            line.append((f" {text:>{width}}", style))
+        yield line
 
 
-def _styled(value: float, hidden: bool, shaded: bool, plan: _Plan, look: Look) -> Any:
-    from rich.text import Text
-
-    text = _cell(value, plan.decimals, plan.compact)
+def _styled(value: float, hidden: bool, shaded: bool, plan: _Plan, look: Look) -> tuple[str, str]:
     if hidden and value in (0, float("-inf")):
-        text = hidden_mark(look)
-        return Text(text, style="dim") if look.color else text
-    if not look.color:
-        return text
-    if not np.isfinite(value):
-        return Text(text, style="bold red")
-    return Text(text, style=shade(value)) if shaded else text
+        return hidden_mark(look), "dim"
+    text = _cell(value, plan.decimals, plan.compact)
+    if not math.isfinite(value):
+        return text, "bold red"
+    return text, shade(value) if shaded and look.color else ""
 
 
 def shade(value: float) -> str:

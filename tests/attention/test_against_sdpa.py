@@ -111,5 +111,5 @@ def test_heads_that_do_not_go_together_are_refused(
 def test_an_output_projection_of_another_size_than_the_heads_is_refused() -> None:
     parameters = Parameters(out_weight=torch.zeros(24, 24))
     request = Request(AttentionConfig(24, 6), parameters, Masks(), heads=heads(6))
-    with pytest.raises(InputError, match=r"out_proj.weight has shape \(24, 24\), expected \(out, H·Dv=54\)"):
+    with pytest.raises(InputError, match=r"out_proj.weight has shape \(24, 24\), expected \(E=24, H·Dv=54\)"):
         run(request, ("context",))

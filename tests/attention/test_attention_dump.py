@@ -16,7 +16,7 @@ from mhacli.attention.request import Labels, Layout, Request, Result, run
 from mhacli.attention.stages import Heads
 from mhacli.errors import UsageError
 from mhacli.masks import MaskRules, Masks
-from mhacli.vocabulary import MASKS, NAMES, PARAMETERS, STAGES
+from mhacli.vocabulary import MASKS, NAMES, PARAMETERS, POSITIONS, STAGES
 
 N, H, L, S, E = 2, 3, 5, 7, 12
 
@@ -33,7 +33,7 @@ def result(config: AttentionConfig | None = None, itself: bool = False, **change
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("all", (*STAGES, *MASKS, *PARAMETERS)),
+        ("all", (*STAGES, *MASKS, *POSITIONS, *PARAMETERS)),
         ("q", ("q",)),
         (" scores , attn_weights,", ("scores", "attn_weights")),
         ("masks", MASKS),

@@ -62,6 +62,17 @@ def test_the_chosen_entries_come_in_the_chosen_order() -> None:
     assert shown.indices == ((1,), (0, 2), (3, 4), (6, 0))
 
 
+def test_averaged_weights_are_the_mean_over_the_chosen_heads() -> None:
+    given = result(Masks(attn_mask=np.arange(H)[None, :, None, None] > np.zeros((1, 1, L, S))))  # head 0 sees all
+    (shown,) = report(given, ("attn_weights",), Selection((0, 1), (0, 1), (3,), (2, 4)), average=True).shown
+    weights = to_numpy(given.stages["attn_weights"])[:, :2, 3:4]
+    assert shown.axes == ("N", "L", "S")
+    assert shown.indices == ((0, 1), (3,), (2, 4))
+    np.testing.assert_allclose(shown.values, weights[..., [2, 4]].mean(axis=1))
+    assert shown.hidden is not None
+    assert not shown.hidden.any()  # a key is hidden where every chosen head hides it
+
+
 MASKS = Masks(MaskRules(causal=True), key_padding_mask=np.arange(N * S).reshape(N, S) == 8)  # hides item 1's key 1
 
 

@@ -90,7 +90,7 @@ def test_shapes_tell_kv_heads_and_a_size_of_its_own() -> None:
         ({"key": (N, S, 12)}, "key", "N=2, S=7, kdim=12", "N=2, S=7, kdim=11"),
         ({"key": (3, S, KDIM)}, "key", "N=3, S=7, kdim=11", "N=2, S=7, kdim=11"),
         ({"value": (N, 6, VDIM)}, "value", "N=2, S=6, vdim=13", "N=2, S=7, vdim=13"),
-        ({"value": (N, S)}, "value", "2, 7", "N=2, S=7, vdim=13"),
+        ({"value": (N, S)}, "value", "2, 7", "N, S, vdim"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused_in_axis_names(
@@ -107,7 +107,7 @@ def test_inputs_that_do_not_fit_are_refused_in_axis_names(
     ("part", "shape", "fact"),
     [
         ("k_weight", (E, 9), r"k_proj_weight has shape \(12, 9\), expected \(E=12, kdim=11\)"),
-        ("out_weight", (E, 9), r"out_proj.weight has shape \(12, 9\), expected \(out, E=12\)"),
+        ("out_weight", (E, 9), r"out_proj.weight has shape \(12, 9\), expected \(E=12, E=12\)"),
         ("v_weight", None, "the parameter v_proj_weight is missing"),
     ],
 )
@@ -153,14 +153,24 @@ def test_what_is_available_is_the_limit_unless_said(monkeypatch: pytest.MonkeyPa
     assert run(request(), (), max_memory=2**20).stages == {}
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def large(dtype: str, masks: Masks) -> Request:
+    """L=600 and S=800, beside which the features weigh little; nothing of that size is allocated."""
+    x, keys = torch.zeros(1, 1, E).expand(N, 600, E), torch.zeros(1, 1, E).expand(N, 800, E)
+    return Request(AttentionConfig(E, H, dtype=dtype, add_zero_attn=True), Parameters(), masks, x, keys, keys)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float16", 2), ("bfloat16", 2), ("float32", 4), ("float64", 8)])
 @pytest.mark.parametrize("keep", [(), ("attn_weights",), ("scores", "masked_scores", "attn_weights")])
-def test_the_estimate_holds_what_is_kept_and_two_matrices_more(dtype: str, keep: tuple[str, ...]) -> None:
-    config = replace(CONFIG, dtype=dtype, add_zero_attn=True)
-    given = replace(request(config), parameters=request(config).parameters)
-    matrix = N * H * L * (S + 1) * {"float16": 2, "float32": 4, "float64": 8}[dtype]
-    assert estimate(given, keep) >= matrix * (2 + len(keep))
-    assert run(request(replace(config, dtype="float32")), keep, max_memory=estimate(given, keep) * 4)
+def test_the_estimate_counts_the_matrices_that_are_kept_and_two_that_are_not(
+    dtype: str, size: int, keep: tuple[str, ...]
+) -> None:
+    matrix = N * H * 600 * 801 * size
+    assert matrix * (2 + len(keep)) <= estimate(large(dtype, Masks()), keep) <= matrix * (4 + len(keep))
+
+
+def test_the_estimate_counts_the_merged_mask() -> None:
+    plain, masked = (large("float32", Masks(MaskRules(causal=causal))) for causal in (False, True))
+    assert estimate(masked, ()) >= estimate(plain, ()) + 600 * 800 * 4
 
 
 def test_the_merged_mask_has_the_dtype_of_the_scores() -> None:
@@ -213,7 +223,7 @@ def hides(*rows: tuple[int, int, int]) -> Array:
         (Masks(attn_mask=hides((0, 0, 1), (0, 1, 1), (0, 2, 1))), ["item 0, every head: query 1"]),
         (
             Masks(attn_mask=hides((0, 0, 0), (0, 2, 0), (1, 1, 2), (1, 1, 3))),
-            ["item 0, head 0, 2: query 0", "item 1, head 1: queries 2-3"],
+            ["item 0, heads 0, 2: query 0", "item 1, head 1: queries 2-3"],
         ),
         (Masks(valid_lens=np.array([7, 0])), ["item 1, every head: queries 0-4"]),
     ],
@@ -241,6 +251,13 @@ def test_entries_that_are_not_finite_are_counted() -> None:
     key[0, 0, 0], key[1, 2, 3] = float("nan"), float("inf")
     notes = run(request(key=key), ()).notes
     assert [note for note in notes if "infinite" in note] == ["key has 2 entries that are NaN or infinite"]
+
+
+def test_what_is_given_once_is_counted_once() -> None:
+    x = torch.full((1, 2, E), float("nan"))
+    config = AttentionConfig(E, H)
+    notes = run(Request(config, seeded_parameters(config), Masks(), x, x, x), ()).notes
+    assert notes == ("query has 24 entries that are NaN or infinite",)
 
 
 def recorded_note(recorded: dict[str, Tensor]) -> str:

@@ -75,9 +75,9 @@ def test_a_state_that_cannot_be_taken_apart_is_refused(state: dict[str, Tensor],
         ("q_bias", (1, 12), "q_proj_bias", r"\(E=12\)"),
         ("bias_k", (12,), "bias_k", r"\(1, 1, E=12\)"),
         ("bias_v", (1, 2, 12), "bias_v", r"\(1, 1, E=12\)"),
-        ("out_weight", (12, 11), "out_proj.weight", r"\(out, E=12\)"),
-        ("out_weight", (12,), "out_proj.weight", r"\(out, E=12\)"),
-        ("out_bias", (11,), "out_proj.bias", r"\(12,\)"),
+        ("out_weight", (12, 11), "out_proj.weight", r"\(E=12, E=12\)"),
+        ("out_weight", (12,), "out_proj.weight", r"\(E=12, E=12\)"),
+        ("out_bias", (11,), "out_proj.bias", r"\(E=12\)"),
     ],
 )
 def test_a_parameter_of_another_shape_is_refused_by_its_name_in_files(

@@ -38,9 +38,9 @@ def lens(layer: int, scale: float = 1) -> dict[str, Array]:
 def test_transformer_lens_names_have_heads_after_positions(cli: Cli, expected: Array) -> None:
     save_file(lens(0), "cache.safetensors")
     outcome = cli.fine("run cache.safetensors --format json")
-    assert any(
-        "named as in TransformerLens: blocks.0.attn.hook_q = q (heads after positions)" in n for n in outcome.notes
-    )
+    (note,) = outcome.notes
+    assert note.startswith("named as in TransformerLens: ")
+    assert "blocks.0.attn.hook_q = q (heads after positions)" in note
     np.testing.assert_array_equal(cli.weights("cache.safetensors"), expected)
 
 
@@ -63,7 +63,7 @@ def test_transformers_names(cli: Cli, expected: Array) -> None:
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float32, np.bool_])
 def test_attention_mask_of_transformers_marks_what_is_real(dtype: type, cli: Cli) -> None:
-    real = np.array([[1] * L, [1, 1, 1, 0, 0]], dtype=dtype)
+    real: Array = np.array([[1] * L, [1, 1, 1, 0, 0]], dtype=dtype)
     np.savez("named.npz", hidden_states=X, attention_mask=real)
     np.savez("ours.npz", query=X, key_padding_mask=real == 0)
     assert "attention_mask = key_padding_mask (1 = real)" in cli.fine(f"run named.npz --heads {H}").err

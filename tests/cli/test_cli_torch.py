@@ -1,6 +1,7 @@
 """What `run` shows equals what a user gets from torch.nn.MultiheadAttention by hand."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +14,10 @@ SELF = f"--batch {N} --heads {H} --seq-len {L} --embed-dim {E}"
 CROSS = f"{SELF} --kv-len {S}"
 
 
-def by_hand(seed: int = 0, s: int | None = None, **module: object) -> tuple[nn.MultiheadAttention, Tensor, Tensor]:
+def by_hand(seed: int = 0, s: int | None = None, **module: Any) -> tuple[nn.MultiheadAttention, Tensor, Tensor]:
     """A seeded module and its random query and key, made in the order that a user makes them."""
     torch.manual_seed(seed)
-    mha = nn.MultiheadAttention(E, H, batch_first=True, **module)  # type: ignore[arg-type]
+    mha = nn.MultiheadAttention(E, H, batch_first=True, **module)
     query = torch.randn(N, L, E)
     return mha, query, query if s is None else torch.randn(N, s, mha.kdim)
 
@@ -35,7 +36,7 @@ def assert_printed(cli: Cli, options: str, expected: tuple[Array, Array], *argum
     np.testing.assert_allclose(np.array(document["attn_output"], np.float32), output, atol=1e-6)
 
 
-MODULES: dict[str, dict[str, object]] = {
+MODULES: dict[str, dict[str, Any]] = {
     "": {},
     "--no-bias": {"bias": False},
     "--add-bias-kv": {"add_bias_kv": True},
@@ -83,16 +84,17 @@ def test_dropout_is_active_in_training_only(cli: Cli) -> None:
     np.testing.assert_allclose(weights[kept], 2 * expected[kept], rtol=1e-5)
 
 
-I, J = torch.arange(L)[:, None], torch.arange(S)[None]
+QUERY_POS, KEY_POS = torch.arange(L)[:, None], torch.arange(S)[None]
 PADDED = torch.arange(S)[None] >= torch.tensor([[7], [4]])
 RULES: dict[str, Tensor] = {
-    "--causal": J > I,
-    "--causal --causal-align top-left": J > I,
-    "--causal --causal-align bottom-right": J > I + S - L,
-    "--window 2": (I - J).abs() >= 2,
-    "--causal --window 3": (J > I) | (I - J >= 3),
-    "--causal --causal-align bottom-right --window 3": (J > I + S - L) | ((I + S - L - J).abs() >= 3),
-    "--strict": I == J,
+    "--causal": KEY_POS > QUERY_POS,
+    "--causal --causal-align top-left": KEY_POS > QUERY_POS,
+    "--causal --causal-align bottom-right": KEY_POS > QUERY_POS + S - L,
+    "--window 2": (QUERY_POS - KEY_POS).abs() >= 2,
+    "--causal --window 3": (KEY_POS > QUERY_POS) | (QUERY_POS - KEY_POS >= 3),
+    "--causal --causal-align bottom-right --window 3": (KEY_POS > QUERY_POS + S - L)
+    | ((QUERY_POS + S - L - KEY_POS).abs() >= 3),
+    "--strict": QUERY_POS == KEY_POS,
 }
 
 
@@ -152,8 +154,8 @@ def test_attn_masks(form: str, axes: int, cli: Cli, tmp_path: Path) -> None:
 
 def test_all_masks_at_once(cli: Cli, tmp_path: Path) -> None:
     mha, query, key = by_hand(s=S)
-    np.save(tmp_path / "mask.npy", (I == J + 1).numpy())
-    hidden = (J > I + S - L) | (I == J + 1)
+    np.save(tmp_path / "mask.npy", (QUERY_POS == KEY_POS + 1).numpy())
+    hidden = (KEY_POS > QUERY_POS + S - L) | (QUERY_POS == KEY_POS + 1)
     expected = forward(mha, query, key, key, attn_mask=hidden, key_padding_mask=PADDED)
     options = f"{CROSS} --causal --causal-align bottom-right --valid-lens 7,4"
     assert_printed(cli, options, expected, "--attn-mask", tmp_path / "mask.npy")

@@ -74,9 +74,10 @@ def test_bool_has_true_where_a_key_is_hidden() -> None:
     assert array.tolist() == [[False, True, True, True], [False, False, True, True]]
 
 
-def test_bool_refuses_biases_and_says_what_can_hold_them() -> None:
+@pytest.mark.parametrize("sign", [1, -1])
+def test_bool_refuses_biases_and_says_what_can_hold_them(sign: int) -> None:
     with pytest.raises(UsageError, match="other than 0 to 23 visible entries") as error:
-        saved(report(Masks(attn_mask=PER_HEAD), GRID), "bool", None)
+        saved(report(Masks(attn_mask=sign * PER_HEAD), GRID), "bool", None)
     assert "--as additive" in str(error.value.hint)
 
 
