@@ -61,8 +61,9 @@ def collect(result: Result, save: Sequence[str]) -> dict[str, Tensor | Array]:
     found |= request.parameters.state_dict()
     chosen = {name: tensor for name in save if (tensor := found.get(name)) is not None}
     if not chosen:
-        have = listing([name for name, tensor in found.items() if tensor is not None], 20)
-        raise UsageError(f"--save names nothing that is there: {', '.join(save)}", f"there are {have}")
+        have = [name for name, tensor in found.items() if tensor is not None]
+        there = listing([name for name in _ALL if name in have or name in result.shapes], 30)
+        raise UsageError(f"--save names nothing that is there: {', '.join(save)}", f"there are {there}")
     return chosen
 
 

@@ -20,7 +20,7 @@ from mhacli.text import visible
 COMMANDS = {
     "run": "Run multi-head attention; print shapes and every head's weight matrix.",
     "explain": "Walk through attention stage by stage, on real numbers.",
-    "mask": "Build, merge, print and save masks.",
+    "mask": "Build, merge, print, check and save masks.",
     "show": "List the tensors of files: name, dtype, shape, summary, NaN and Inf counts.",
 }
 """Each command's name, which is also its module here, and its line in the help."""

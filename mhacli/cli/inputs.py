@@ -14,7 +14,8 @@ from mhacli.attention import request as request_
 from mhacli.attention.config import AttentionConfig
 from mhacli.attention.parameters import Parameters
 from mhacli.attention.request import Labels, Layout, Request
-from mhacli.cli import labels, masking, metadata
+from mhacli.cli import labels as labels_
+from mhacli.cli import masking, metadata
 from mhacli.cli.configure import configure
 from mhacli.cli.options import InputOptions, LabelOptions, MaskOptions, MemoryOptions, ModuleOptions, SizeOptions
 from mhacli.cli.selection import at_least_one
@@ -23,6 +24,7 @@ from mhacli.cli.tensors import Place, Reader, place
 from mhacli.errors import InputError, UsageError
 from mhacli.files import split_reference
 from mhacli.masks import Masks
+from mhacli.masks.checks import findings
 from mhacli.text import listing, visible
 from mhacli.vocabulary import INPUTS, PARAMETERS, PROJECTED, STAGES
 
@@ -145,12 +147,26 @@ def _assemble(options: RequestOptions, gathered: Gathered, reader: Reader) -> Re
     request = replace(request, masks=masking.read(options.masks, reader.sources, gathered.found, config.masks))
     request_.check(request)
     masks_.check(request.masks, request.grid)
+    labels = _labels(options.labels, gathered.entry, request)
+    if parameters is not None and parameters.out_weight is None:
+        reader.note("there is no out_proj.weight: attn_output is left out")
     return replace(
         request,
-        labels=_labels(options.labels, gathered.entry, request),
+        labels=labels,
         recorded=reader.recorded(gathered.found, request.layout, config.num_heads),
-        notes=(*reader.sources.understood, *reader.sources.notes),
+        notes=(*reader.sources.understood, *reader.sources.notes, *_findings(options, gathered, request, labels)),
     )
+
+
+_NOTED_ELSEWHERE = {"empty-queries", "causal-alignment"}
+
+
+def _findings(options: RequestOptions, gathered: Gathered, request: Request, labels: Labels) -> list[str]:
+    """What `mhacli mask --check` would say of the masks."""
+    if not request.masks.any:
+        return []
+    evidence = masking.evidence(options.masks, gathered.found, request.masks, request.grid, labels.keys, gathered.entry)
+    return [f.as_note() for f in findings(evidence) if f.id not in _NOTED_ELSEWHERE]
 
 
 def _request(
@@ -171,6 +187,11 @@ def _request(
             option, first = f"--{name.replace('_', '-')}", gathered.starts_from[0]
             raise UsageError(f"{option} sizes random inputs, and {first} comes from a file", f"leave {option} out")
     if gathered.from_heads:
+        for name in ("add_bias_kv", "add_zero_attn"):
+            if getattr(options.module, name):
+                option = f"--{name.replace('_', '-')}"
+                fact = f"{option} appends a key when key and value are projected, and q, k, v are given projected"
+                raise UsageError(fact, f"leave {option} out, or give --query, --key and --value with 3 axes")
         return replace(request, heads=reader.heads(gathered.found, to))
     if "query" not in gathered.found:
         raise InputError(f"there is {' and '.join(gathered.starts_from)} but no query", "add --query FILE[:NAME]")
@@ -195,5 +216,5 @@ def _random(options: RequestOptions, config: AttentionConfig, to: Place) -> tupl
 
 
 def _labels(options: LabelOptions, entry: Mapping[str, Any], request: Request) -> Labels:
-    queries, keys = labels.choose(options, entry, request.grid)
+    queries, keys = labels_.choose(options, entry, request.grid)
     return Labels(queries, queries if keys is None and request.self_attention else keys)

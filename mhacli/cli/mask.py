@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from mhacli.cli import output
-from mhacli.cli.options import LabelOptions, MaskOptions, MemoryOptions, PrintOptions, SelectOptions
+from mhacli.cli.options import (
+    CheckOptions,
+    LabelOptions,
+    MaskOptions,
+    MaskSizeOptions,
+    MemoryOptions,
+    PrintOptions,
+    SelectOptions,
+)
 
 if TYPE_CHECKING:
     from mhacli.masks import MaskReport
@@ -18,33 +26,11 @@ def mask(
     labels: LabelOptions,
     printing: PrintOptions,
     memory: MemoryOptions,
+    sizes: MaskSizeOptions,
+    checking: CheckOptions,
     dump: Annotated[
         str | None,
         typer.Argument(metavar="[DUMP[:PREFIX]]", help="A dump whose masks are taken too.", show_default=False),
-    ] = None,
-    seq_len: Annotated[
-        int | None,
-        typer.Option("--seq-len", min=1, metavar="N", help="Query positions L. [default: the masks', or 10]"),
-    ] = None,
-    kv_len: Annotated[
-        int | None, typer.Option("--kv-len", min=1, metavar="N", help="Key positions S. [default: the masks', or L]")
-    ] = None,
-    heads: Annotated[
-        int | None,
-        typer.Option("--heads", min=1, metavar="H", help="Heads, of (N·H,L,S) masks; with -o, save in that shape."),
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option("--batch", min=1, metavar="N", help="Items N. [default: the masks', or 1]")
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check", help="Say what looks wrong with the masks; exit 1 if anything does.", show_default=False
-        ),
-    ] = False,
-    attn_weights: Annotated[
-        str | None,
-        typer.Option("--attn-weights", metavar="FILE[:NAME]", help="With --check: measure what these weights leak."),
     ] = None,
     out: Annotated[
         str | None,
@@ -59,20 +45,24 @@ def mask(
 
     Build and merge masks, and print what each query may see.
     """
+    from mhacli.cli.selection import at_least_one
     from mhacli.errors import UsageError
 
     if form is not None and out is None:
         raise UsageError("--as says what -o writes, and there is no -o", "add -o mask.npy")
-    if attn_weights is not None and not check:
+    if checking.attn_weights is not None and not checking.check:
         raise UsageError("--attn-weights is measured by --check, and there is no --check", "add --check")
     if out == "-":
         output.refuse_terminal()
-    sizes = {"seq_len": seq_len, "kv_len": kv_len, "heads": heads, "batch": batch}
-    to = _To(out, form or "additive", heads)
-    if check:
+    said = asdict(sizes)
+    for name, size in said.items():
+        at_least_one(f"--{name.replace('_', '-')}", size, 1)
+    to = _To(out, form or "additive", sizes.heads)
+    asked = _Asked(masks, labels, memory, dump, said)
+    if checking.check:
         _refuse_selection(select)
-        return _check(_Asked(masks, labels, memory, dump, sizes), attn_weights, printing, to)
-    return _print(_Asked(masks, labels, memory, dump, sizes), select, printing, to)
+        return _check(asked, checking.attn_weights, printing, to)
+    return _print(asked, select, printing, to)
 
 
 @dataclass(frozen=True)

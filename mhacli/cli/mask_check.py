@@ -60,7 +60,7 @@ def _evidence(
     sizes: Mapping[str, int | None],
 ) -> Evidence:
     """The evidence, of files that are open."""
-    masks = masking.as_meant(options, sources, found, MaskRules.from_json(masking.rules(options, entry)))
+    masks = masking.read(options, sources, found, MaskRules.from_json(masking.rules(options, entry)))
     said = {axis: size for option, axis in _AXES.items() if (size := sizes[option]) is not None}
     known = mask_request.dump_sizes(found, entry) | _of_weights(found) | said
     grid = _with_slices(grid_of(masks, known), found)

@@ -40,23 +40,6 @@ def find(options: MaskOptions, sources: Sources, dump: Mapping[str, Found]) -> d
 
 
 def read(options: MaskOptions, sources: Sources, found: Mapping[str, Found], rules: MaskRules) -> Masks:
-    """Every mask read as it was meant, with a note where one hides nothing though it looks so.
-
-    Raises:
-        InputError: a mask whose meaning is not clear, with its file.
-        UsageError: `--mask-true` with no mask to read.
-    """
-    masks = as_meant(options, sources, found, rules)
-    for name, mask in (("attn_mask", masks.attn_mask), ("key_padding_mask", masks.key_padding_mask)):
-        if mask is not None and is_float(mask) and mask.size and np.isin(mask, (0, 1)).all() and mask.any():
-            sources.notes.append(
-                f"{_origin(name, mask, found).label} is a float mask of zeros and ones: floats are added to the "
-                "scores, so it hides nothing (save it as bool to hide keys)"
-            )
-    return masks
-
-
-def as_meant(options: MaskOptions, sources: Sources, found: Mapping[str, Found], rules: MaskRules) -> Masks:
     """Every mask read as it was meant.
 
     Raises:

@@ -148,6 +148,38 @@ class MaskOptions:
 
 
 @dataclass(frozen=True)
+class MaskSizeOptions:
+    """The sizes that a mask lies over, where its files do not say."""
+
+    seq_len: Annotated[
+        int | None, _option("Sizes", "--seq-len", metavar="N", help="Query positions L. [default: the masks', or 10]")
+    ] = None
+    kv_len: Annotated[
+        int | None, _option("Sizes", "--kv-len", metavar="N", help="Key positions S. [default: the masks', or L]")
+    ] = None
+    heads: Annotated[
+        int | None,
+        _option("Sizes", "--heads", metavar="H", help="Heads, of (N·H,L,S) masks; with -o, save in that shape."),
+    ] = None
+    batch: Annotated[
+        int | None, _option("Sizes", "--batch", metavar="N", help="Items. [default: the masks', or 1]")
+    ] = None
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """Whether masks are checked, and against whose weights."""
+
+    check: Annotated[
+        bool, _option("Checking", "--check", help="Say what looks wrong with the masks; exit 1 if anything does.")
+    ] = False
+    attn_weights: Annotated[
+        str | None,
+        _option("Checking", "--attn-weights", metavar=_FILE, help="With --check: measure what these weights leak."),
+    ] = None
+
+
+@dataclass(frozen=True)
 class QueryOptions:
     """Which queries are shown."""
 

@@ -62,6 +62,7 @@ def run(
     from mhacli.cli.selection import select as select_
     from mhacli.cli.stages import parse_show
     from mhacli.errors import UsageError
+    from mhacli.files import check_destination
     from mhacli.memory import budget
     from mhacli.views.run import VIEWS
 
@@ -72,6 +73,8 @@ def run(
     shown, saved = parse_show(show), dump.parse_save(save) if out else ()
     if out == "-":
         output.refuse_terminal()
+    elif out is not None:
+        check_destination(out, len(saved))
     asked = build(RequestOptions(inputs, sizes, module, masks, memory, labels))
     chosen = select_(select, asked.grid, len(asked.config.extra_keys))
     result = request.run(asked, {*shown, *saved}, budget(memory.max_memory))
@@ -82,7 +85,6 @@ def run(
     if out is not None:
         write(out, dump.collect(result, saved), dump.metadata(result), memory.max_memory)
     if out != "-":
-        output.show(
-            VIEWS[printing.format](report(result, shown, chosen, average), output.look(printing)), output.look(printing)
-        )
+        look = output.look(printing)
+        output.show(VIEWS[printing.format](report(result, shown, chosen, average), look), look)
     return 0

@@ -70,6 +70,15 @@ def write_tensors(path: str, tensors: Tensors, metadata: Texts | None = None) ->
         raise InputError(f"{shown} {fault.fact}", fault.hint) from None
 
 
+def check_destination(path: str, tensors: int) -> None:
+    """Refuse, before any work is done, what `write_tensors` would refuse for its name alone.
+
+    Raises:
+        UsageError: the suffix names no format, or `.npy` would get several tensors.
+    """
+    _writer(path, tensors)
+
+
 def _writer(path: str, tensors: int) -> "_Writer":
     suffix = Path(path).suffix.lower()
     if path == _STDOUT or (suffix not in _WRITERS and _written_through(path)):
@@ -78,7 +87,7 @@ def _writer(path: str, tensors: int) -> "_Writer":
         hint = f"end the name in {listing(TENSOR_SUFFIXES)}, or write to stdout with -"
         raise UsageError(f"{shortened(path)} names no format of tensors", hint)
     if suffix == npy.SUFFIX and tensors != 1:
-        raise UsageError(f"a .npy file holds one tensor, and there are {tensors:,}", "write .npz or .safetensors")
+        raise UsageError("a .npy file holds one tensor", "pick one (--save NAME), or write .npz or .safetensors")
     return _WRITERS[suffix]
 
 

@@ -129,7 +129,7 @@ def test_a_dump_of_nothing_is_refused_with_what_there_is() -> None:
     given = run(Request(AttentionConfig(E, H), Parameters(), Masks(), heads=Heads(q, kv, kv)), ("q", "context"))
     with pytest.raises(UsageError, match="names nothing that is there: attn_output, query") as error:
         collect(given, ("attn_output", "query"))
-    assert error.value.hint == "there are q, context"
+    assert error.value.hint == "there are q, k, v, scores, masked_scores, attn_weights, context"
 
 
 def test_metadata_is_the_configuration_layout_and_tokens_as_json() -> None:

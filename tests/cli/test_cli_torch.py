@@ -171,7 +171,7 @@ def test_whole_numbers_as_a_mask_are_refused_until_their_meaning_is_said(cli: Cl
 def test_a_float_mask_of_ones_is_said_to_hide_nothing(cli: Cli, tmp_path: Path) -> None:
     np.save(tmp_path / "mask.npy", np.tril(np.ones((L, S), np.float32)))
     notes = cli.fine(f"run {CROSS} --attn-mask", tmp_path / "mask.npy").notes
-    assert any("float mask of zeros and ones" in note for note in notes)
+    assert any("holds only 0 and 1; floats are added to the scores" in note for note in notes)
 
 
 def test_scale_multiplies_the_products(cli: Cli) -> None:

@@ -124,8 +124,8 @@ def test_bfloat16_is_kept_by_safetensors_and_widened_by_numpy(tmp_path: Path) ->
     [
         ("x.txt", {"a": NUMBERS}, "x.txt names no format of tensors"),
         ("x", {"a": NUMBERS}, "names no format of tensors"),
-        ("x.npy", {"a": NUMBERS, "b": NUMBERS}, "a .npy file holds one tensor, and there are 2"),
-        ("x.npy", {}, "a .npy file holds one tensor, and there are 0"),
+        ("x.npy", {"a": NUMBERS, "b": NUMBERS}, "a .npy file holds one tensor"),
+        ("x.npy", {}, "a .npy file holds one tensor"),
     ],
 )
 def test_wrong_usage(tmp_path: Path, name: str, tensors: dict[str, Array], fact: str) -> None:
