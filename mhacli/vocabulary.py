@@ -80,6 +80,8 @@ PARAMETERS = (
     "out_proj.bias",
 )
 
+PROJECTIONS = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
+
 POSITIONS = ("position_bias", "position_ids")
 
 NAMES = frozenset((*STAGES, *MASKS, *POSITIONS, *PARAMETERS))

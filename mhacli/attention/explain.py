@@ -145,8 +145,19 @@ def _facts(result: Result, item: int, head: int, query: int) -> Facts:
         hidden=hidden,
         pairs=0 if mask is None else mask.numel(),
         empty_rows=int(result.empty_rows.sum()),
+        position_bias=_bias_words(result),
         place=(item, head, query),
     )
+
+
+def _bias_words(result: Result) -> tuple[str, ...]:
+    config = result.request.config
+    given = (
+        ("alibi", config.alibi),
+        ("relative bias", config.relative_bias),
+        ("position_bias", result.request.position_bias),
+    )
+    return tuple(name for name, value in given if value is not None)
 
 
 def _mask_words(result: Result) -> tuple[str, ...]:

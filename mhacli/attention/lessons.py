@@ -25,6 +25,7 @@ class Facts:
     hidden: int
     pairs: int
     empty_rows: int
+    position_bias: tuple[str, ...]
     place: tuple[int, int, int]
 
     @property
@@ -72,11 +73,32 @@ def _projected_what(facts: Facts) -> tuple[str, ...]:
     if facts.kv_heads != facts.heads:
         each = facts.heads // facts.kv_heads
         said.append(f"{facts.kv_heads} kv heads: each serves {each} query heads in turn (grouped-query attention)")
+    said += _turned(facts.config)
     if facts.config.add_bias_kv:
         said.append("add_bias_kv: one learned key and value (bias_k, bias_v) stand after the last key")
     if facts.config.add_zero_attn:
         said.append("add_zero_attn: a key and value of zeros stand last; a query can rest there and take nothing")
     return tuple(said)
+
+
+def _turned(config: AttentionConfig) -> list[str]:
+    """What variants do to q, k and v, in the order in which they do it."""
+    said = []
+    if config.clip_qkv is not None:
+        said.append(f"clip_qkv: the projections are kept between -{config.clip_qkv:g} and {config.clip_qkv:g}")
+    if config.qk_norm is not None:
+        by = {"rms": "root mean square", "layer": "standard deviation, after their mean is taken off"}[
+            config.qk_norm.kind
+        ]
+        over = {"head": "each head", "projection": "all heads together"}[config.qk_norm.span]
+        said.append(f"qk-norm: q and k are divided by their {by}, over {over}, so that no score can grow without bound")
+    if config.rotary is not None:
+        pairs = {"half": "i and i + D/2", "interleaved": "2i and 2i + 1"}[config.rotary.style]
+        said.append(
+            f"rotary: features {pairs} of q and k turn together by position · {config.rotary.base:g}^(-2i/D): "
+            "q·k then depends on how far apart the two stand, not on where"
+        )
+    return said
 
 
 def _projected_why(facts: Facts) -> str:
@@ -87,7 +109,13 @@ def _projected_why(facts: Facts) -> str:
 
 
 def _scores_formula(facts: Facts) -> str:
-    return "scores = q · kᵀ / √D" if facts.config.scale is None else f"scores = q · kᵀ · {facts.config.scale:g}"
+    config = facts.config
+    product = "q · kᵀ / √D" if config.scale is None else f"q · kᵀ · {config.scale:g}"
+    if facts.position_bias:
+        product += " + position bias"
+    if config.softcap is not None:
+        product = f"{config.softcap:g} · tanh(({product}) / {config.softcap:g})"
+    return f"scores = {product}"
 
 
 def _scores_sizes(facts: Facts) -> str:
@@ -96,7 +124,14 @@ def _scores_sizes(facts: Facts) -> str:
 
 def _scores_what(facts: Facts) -> tuple[str, ...]:
     products = f"{facts.head_dim} products each"
-    return (f"D is summed away: one number for each pair of query and key says how well they fit ({products})",)
+    said = [f"D is summed away: one number for each pair of query and key says how well they fit ({products})"]
+    if facts.position_bias:
+        said.append(
+            f"position bias: {' and '.join(facts.position_bias)} add a number that depends on where the two stand"
+        )
+    if facts.config.softcap is not None:
+        said.append(f"softcap: scores bend towards ±{facts.config.softcap:g} and never pass it")
+    return tuple(said)
 
 
 def _scores_why(facts: Facts) -> str:
@@ -136,6 +171,8 @@ def _masked_why(facts: Facts) -> str:
 
 def _weights_what(facts: Facts) -> tuple[str, ...]:
     said = ["over the keys: each row, one query's, turns into weights between 0 and 1 that sum to 1"]
+    if facts.config.sinks:
+        said.append("sinks: each head's learned score takes part too and gives nothing, so rows sum to less than 1")
     if facts.config.train and facts.config.dropout:
         p = facts.config.dropout
         said.append(f"dropout: each weight is set to 0 with probability {p:g} and the others divided by {1 - p:g}")

@@ -1,5 +1,7 @@
 """The reference: a real `torch.nn.MultiheadAttention`, its seeded parameters and its own forward."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -36,9 +38,35 @@ def build(config: AttentionConfig) -> nn.MultiheadAttention:
 
 
 def seeded_parameters(config: AttentionConfig) -> Parameters:
-    """The parameters of a fresh module from torch's current seed."""
+    """The parameters of a fresh module from torch's current seed.
+
+    What torch's module has not, heads of other sizes or shared by groups, gets `torch.nn.Linear`'s own initialisation,
+    and a qk-norm weights of 1.
+    """
+    if config.num_kv_heads != config.num_heads or config.head_dim * config.num_heads != config.embed_dim:
+        return _with_norms(config, _seeded_linears(config))
     state: dict[str, Tensor] = {name: tensor.detach() for name, tensor in build(config).state_dict().items()}
-    return from_state_dict(state)
+    return _with_norms(config, from_state_dict(state))
+
+
+def _seeded_linears(config: AttentionConfig) -> Parameters:
+    heads, groups = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    q_in, k_in, v_in = config.input_dims
+    sizes = {"q": (q_in, heads), "k": (k_in, groups), "v": (v_in, groups), "out": (heads, config.embed_dim)}
+    linears = {name: nn.Linear(*size, bias=config.bias) for name, size in sizes.items()}
+    weights: dict[str, Tensor] = {f"{name}_weight": linear.weight.detach() for name, linear in linears.items()}
+    biases: dict[str, Tensor] = {
+        f"{name}_bias": linear.bias.detach() for name, linear in linears.items() if config.bias
+    }
+    return Parameters(**weights, **biases)
+
+
+def _with_norms(config: AttentionConfig, parameters: Parameters) -> Parameters:
+    if config.qk_norm is None:
+        return parameters
+    counts = (config.num_heads, config.num_kv_heads) if config.qk_norm.span == "projection" else (1, 1)
+    q, k = (torch.ones(count * config.head_dim) for count in counts)
+    return replace(parameters, q_norm_weight=q, k_norm_weight=k)
 
 
 def random_inputs(

@@ -1,7 +1,7 @@
 """A result as what people look at: chosen parts of chosen stages as numpy arrays, with their labels."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ Array = NDArray[Any]
 class Shown:
     """One stage's chosen part: values with one axis a letter, and which indices along each they are.
 
-    `hidden` marks entries that a mask hides, for the stages that have the axes (N,H,L,S).
+    `hidden` marks entries that a mask hides, for the stages that have the axes (N,H,L,S). `sink` (…,L) is the weight that
+    learned sinks take of each row of attn_weights.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Shown:
     indices: tuple[tuple[int, ...], ...]
     values: Array
     hidden: Array | None
+    sink: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Report:
     query_labels: tuple[tuple[str, ...], ...] | None
     key_labels: tuple[tuple[str, ...], ...] | None
     extra_keys: tuple[str, ...]
+    variants: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -66,6 +69,9 @@ def report(result: Result, show: Sequence[str], selection: Selection, average: b
         if name in (*INPUTS, "attn_output"):
             axes = ("N", *[a for a in axes if a != "N"])  # computed batch-first, whatever the files' layout
         chosen = _chosen(name, axes, values, hidden if name in MATRICES else None, selection)
+        if name == "attn_weights" and request.config.sinks:
+            taken = _take(1 - values.sum(axis=-1), chosen.indices[:-1])
+            chosen = replace(chosen, sink=np.maximum(taken, 0))
         shown.append(_averaged(chosen) if average and name == "attn_weights" else chosen)
     grid = request.grid
     return Report(
@@ -77,6 +83,7 @@ def report(result: Result, show: Sequence[str], selection: Selection, average: b
         query_labels=request.labels.queries,
         key_labels=request.labels.keys,
         extra_keys=request.config.extra_keys,
+        variants=tuple(v for v in request.config.variants if not v.startswith("head_dim")),
         notes=result.notes,
     )
 
@@ -98,7 +105,8 @@ def _chosen(name: str, axes: tuple[str, ...], values: Array, hidden: Array | Non
 def _averaged(shown: Shown) -> Shown:
     hidden: Array | None = None if shown.hidden is None else np.all(shown.hidden, axis=1)
     indices = (shown.indices[0], *shown.indices[2:])
-    return Shown(shown.name, ("N", "L", "S"), indices, shown.values.mean(axis=1), hidden)
+    sink: Array | None = None if shown.sink is None else shown.sink.mean(axis=1)
+    return Shown(shown.name, ("N", "L", "S"), indices, shown.values.mean(axis=1), hidden, sink)
 
 
 def _take(values: Array, indices: tuple[tuple[int, ...], ...]) -> Array:

@@ -10,6 +10,7 @@ from mhacli.cli.options import (
     PrintOptions,
     QueryOptions,
     SizeOptions,
+    VariantOptions,
 )
 
 
@@ -17,6 +18,7 @@ def explain(
     inputs: InputOptions,
     sizes: SizeOptions,
     module: ModuleOptions,
+    variants: VariantOptions,
     masks: MaskOptions,
     place: QueryOptions,
     labels: LabelOptions,
@@ -37,7 +39,7 @@ def explain(
     from mhacli.views.explain import VIEWS
     from mhacli.vocabulary import STAGES
 
-    asked = build(RequestOptions(inputs, sizes, module, masks, memory, labels))
+    asked = build(RequestOptions(inputs, sizes, module, variants, masks, memory, labels))
     grid = asked.grid
     items = positions(place.item or "0", grid.batch, "--item", "item")
     heads = positions(place.head or "0", grid.heads, "--head", "head")

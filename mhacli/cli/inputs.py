@@ -14,10 +14,19 @@ from mhacli.attention import request as request_
 from mhacli.attention.config import AttentionConfig
 from mhacli.attention.parameters import Parameters
 from mhacli.attention.request import Labels, Layout, Request
+from mhacli.attention.stages import Positions
 from mhacli.cli import labels as labels_
 from mhacli.cli import masking, metadata
 from mhacli.cli.configure import configure
-from mhacli.cli.options import InputOptions, LabelOptions, MaskOptions, MemoryOptions, ModuleOptions, SizeOptions
+from mhacli.cli.options import (
+    InputOptions,
+    LabelOptions,
+    MaskOptions,
+    MemoryOptions,
+    ModuleOptions,
+    SizeOptions,
+    VariantOptions,
+)
 from mhacli.cli.selection import at_least_one
 from mhacli.cli.sources import Found, Sources
 from mhacli.cli.tensors import Place, Reader, place
@@ -26,7 +35,7 @@ from mhacli.files import split_reference
 from mhacli.masks import Masks
 from mhacli.masks.checks import findings
 from mhacli.text import listing, visible
-from mhacli.vocabulary import INPUTS, PARAMETERS, PROJECTED, STAGES
+from mhacli.vocabulary import INPUTS, PARAMETERS, PROJECTED, PROJECTIONS, STAGES
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,7 @@ class RequestOptions:
     inputs: InputOptions
     sizes: SizeOptions
     module: ModuleOptions
+    variants: VariantOptions
     masks: MaskOptions
     memory: MemoryOptions
     labels: LabelOptions
@@ -51,7 +61,7 @@ class Gathered:
     @property
     def from_heads(self) -> bool:
         """Whether the computation starts from projected q, k, v: they are there, and there is nothing to project."""
-        projectable = "query" in self.found and any(name in self.found for name in PARAMETERS)
+        projectable = "query" in self.found and any(name in self.found for name in PROJECTIONS)
         return "q" in self.found and not projectable
 
     @property
@@ -97,8 +107,11 @@ def gather(options: RequestOptions, sources: Sources) -> Gathered:
                 tensor = sources.one(reference, f"--{name}", projected)
                 found.pop(name, None)
             found[projected if len(tensor.shape) == 4 else name] = tensor
-    by_name = sources.by_name(inputs.tensor or ())
-    found |= by_name
+    found |= sources.by_name(inputs.tensor or ())
+    for name, option in (("position_bias", "--position-bias"), ("sinks", "--sinks")):
+        reference = getattr(options.variants, name)
+        if reference is not None:
+            found[name] = sources.one(reference, option, name)
     return Gathered(found | masking.find(options.masks, sources, found), entry)
 
 
@@ -134,21 +147,28 @@ def _seq_first(options: RequestOptions, gathered: Gathered) -> bool:
 
 def _assemble(options: RequestOptions, gathered: Gathered, reader: Reader) -> Request:
     config, parameters = configure(
-        options.module, options.masks, gathered.found, gathered.entry, reader, gathered.from_heads
+        options.module,
+        options.variants,
+        options.masks,
+        gathered.found,
+        gathered.entry,
+        reader,
+        gathered.from_heads,
     )
     number = 0 if options.module.seed is None else options.module.seed
     torch.manual_seed(number)
-    if parameters is None and not gathered.from_heads:
-        parameters = module.seeded_parameters(config)
+    if parameters.q_weight is None and not gathered.from_heads:
+        parameters = replace(module.seeded_parameters(config), sinks=parameters.sinks)
         if gathered.starts_from:
             reader.note(f"parameters are torch's own initialisation under seed {number} (--weights FILE for yours)")
     to = place(config.dtype, options.module.device)
-    request = _request(options, gathered, reader, config, (parameters or Parameters()).to(*to), to)
+    request = _request(options, gathered, reader, config, parameters.to(*to), to)
     request = replace(request, masks=masking.read(options.masks, reader.sources, gathered.found, config.masks))
     request_.check(request)
     masks_.check(request.masks, request.grid)
     labels = _labels(options.labels, gathered.entry, request)
-    if parameters is not None and parameters.out_weight is None:
+    request = _with_positions(request, gathered, reader, to)
+    if parameters.q_weight is not None and parameters.out_weight is None:
         reader.note("there is no out_proj.weight: attn_output is left out")
     return replace(
         request,
@@ -167,6 +187,20 @@ def _findings(options: RequestOptions, gathered: Gathered, request: Request, lab
         return []
     evidence = masking.evidence(options.masks, gathered.found, request.masks, request.grid, labels.keys, gathered.entry)
     return [f.as_note() for f in findings(evidence) if f.id not in _NOTED_ELSEWHERE]
+
+
+def _with_positions(request: Request, gathered: Gathered, reader: Reader, to: Place) -> Request:
+    """The request with the position bias and the positions that files give."""
+    if "position_bias" in gathered.found:
+        bias = reader.tensor(gathered.found["position_bias"]).to(*to)
+        request = replace(request, position_bias=bias)
+    if "position_ids" in gathered.found:
+        ids = reader.tensor(gathered.found["position_ids"]).to(to[0])
+        if not request.self_attention:
+            raise InputError("position_ids are for self-attention, and queries and keys differ", tensor="position_ids")
+        ids = ids[None] if ids.ndim == 1 else ids
+        request = replace(request, positions=Positions(ids, ids))
+    return request
 
 
 def _request(

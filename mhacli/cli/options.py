@@ -92,7 +92,7 @@ class ModuleOptions:
     ] = None
     train: Annotated[bool | None, _option("Module", "--train/--eval", help="Training mode: dropout is active.")] = None
     scale: Annotated[
-        float | None, _option("Module", "--scale", metavar="X", help="Multiplies q·k. [default: 1/√D]")
+        str | None, _option("Module", "--scale", metavar="X|none", help="Multiplies q·k. [default: 1/√D]")
     ] = None
     empty_rows: Annotated[
         Literal["nan", "zero", "uniform"] | None,
@@ -111,6 +111,53 @@ class ModuleOptions:
     ] = None
     device: Annotated[
         str | None, _option("Module", "--device", metavar="NAME", help="Compute on this. [default: cpu]")
+    ] = None
+
+
+@dataclass(frozen=True)
+class VariantOptions:
+    """What today's models have and torch's module has not, each part independent of the others."""
+
+    kv_heads: Annotated[
+        int | None,
+        _option("Variants", "--kv-heads", metavar="G", help="Key/value heads: each serves H/G query heads."),
+    ] = None
+    head_dim: Annotated[
+        int | None, _option("Variants", "--head-dim", metavar="D", help="Features of one head. [default: E/H]")
+    ] = None
+    rotary: Annotated[
+        Literal["half", "interleaved"] | None,
+        _option("Variants", "--rotary", help="Rotary positions: features i, i+D/2 turn, or 2i, 2i+1."),
+    ] = None
+    rotary_dim: Annotated[
+        int | None,
+        _option("Variants", "--rotary-dim", metavar="N", help="Features of a head that turn. [default: D]"),
+    ] = None
+    rotary_base: Annotated[
+        float | None,
+        _option("Variants", "--rotary-base", metavar="X", help="Base of its angles. [default: 10000]"),
+    ] = None
+    alibi: Annotated[
+        bool | None,
+        _option("Variants", "--alibi/--no-alibi", help="Scores fall with distance, by head."),
+    ] = None
+    position_bias: Annotated[
+        str | None,
+        _option("Variants", "--position-bias", metavar=_FILE, help="Added to scores: (L,S), (H,L,S) or (N,H,L,S)."),
+    ] = None
+    softcap: Annotated[
+        float | None, _option("Variants", "--softcap", metavar="X", help="Scores become X·tanh(score/X).")
+    ] = None
+    qk_norm: Annotated[
+        Literal["rms", "layer"] | None,
+        _option("Variants", "--qk-norm", help="Norm queries and keys, over what q_norm.weight's size says."),
+    ] = None
+    norm_eps: Annotated[
+        float | None, _option("Variants", "--norm-eps", metavar="X", help="Epsilon of the qk-norm. [default: 1e-6]")
+    ] = None
+    sinks: Annotated[
+        str | None,
+        _option("Variants", "--sinks", metavar=_FILE, help="Learned scores (H,) that take weight from the keys."),
     ] = None
 
 

@@ -14,6 +14,7 @@ from mhacli.cli.options import (
     PrintOptions,
     SelectOptions,
     SizeOptions,
+    VariantOptions,
 )
 
 
@@ -21,6 +22,7 @@ def run(
     inputs: InputOptions,
     sizes: SizeOptions,
     module: ModuleOptions,
+    variants: VariantOptions,
     masks: MaskOptions,
     select: SelectOptions,
     printing: PrintOptions,
@@ -75,7 +77,7 @@ def run(
         output.refuse_terminal()
     elif out is not None:
         check_destination(out, len(saved))
-    asked = build(RequestOptions(inputs, sizes, module, masks, memory, labels))
+    asked = build(RequestOptions(inputs, sizes, module, variants, masks, memory, labels))
     chosen = select_(select, asked.grid, len(asked.config.extra_keys))
     result = request.run(asked, {*shown, *saved}, budget(memory.max_memory))
     if missing := [name for name in shown if name not in result.shapes]:

@@ -33,9 +33,10 @@ def _headline(report: "Report") -> tuple[str, str]:
     kind = "attention" if length == s else "cross-attention"
     rules = [name for name in ("causal", "strict") if config[name]]
     rules += [f"window {config['window']}"] if config["window"] else []
+    variants = "".join(f", {variant}" for variant in report.variants)
     sizes = f"{count(n, 'item')}, {count(length, 'query', 'queries')}, {count(s, 'key')}"
     return (
-        f"{' '.join([*rules, kind])}: {count(h, 'head')} of {e // h}, embed_dim {e}",
+        f"{' '.join([*rules, kind])}: {count(h, 'head')} of {config['head_dim']}, embed_dim {e}{variants}",
         f"{sizes}; {config['dtype']}; {report.layout}",
     )
 
@@ -47,7 +48,7 @@ def _shapes(report: "Report") -> str:
 
 
 def _stage(report: "Report", shown: "Shown", look: Look) -> Iterator[Any]:
-    matrices = list(_matrices(report, shown, first_item_only=look.cut))
+    matrices = list(_matrices(report, shown, first_item_only=look.cut, with_sinks=True))
     yield f"{shown.name}: {_legend(shown, look)}\n"
     yield from tables(matrices, look)
     if look.cut and len(shown.indices[0]) > 1:
@@ -66,7 +67,9 @@ def _legend(shown: "Shown", look: Look) -> str:
 _AXIS_WORDS = {"L": "queries", "S": "keys"}
 
 
-def _matrices(report: "Report", shown: "Shown", first_item_only: bool = False) -> Iterator[Matrix]:
+def _matrices(
+    report: "Report", shown: "Shown", first_item_only: bool = False, with_sinks: bool = False
+) -> Iterator[Matrix]:
     leading = [range(size) for size in shown.values.shape[:-2]]
     if first_item_only and leading:
         leading[0] = range(min(1, len(leading[0])))
@@ -74,13 +77,17 @@ def _matrices(report: "Report", shown: "Shown", first_item_only: bool = False) -
         indices = [index[i] for index, i in zip(shown.indices, place, strict=False)]
         item = indices[0]
         words = [f"{_LEADING_WORDS.get(axis, axis)} {i}" for axis, i in zip(shown.axes, indices, strict=False)]
-        values = shown.values[place]
+        values, columns = shown.values[place], _labels(report, shown, -1, item)
+        hidden = None if shown.hidden is None else shown.hidden[place]
+        if with_sinks and shown.sink is not None:
+            values, columns = np.column_stack((values, shown.sink[place])), [*columns, "sink"]
+            hidden = None if hidden is None else np.pad(hidden, ((0, 0), (0, 1)))
         yield Matrix(
             title=_title(words, place, shown, report, item),
             values=values,
-            hidden=None if shown.hidden is None else shown.hidden[place],
+            hidden=hidden,
             rows=_labels(report, shown, -2, item),
-            columns=_labels(report, shown, -1, item),
+            columns=columns,
             shaded=shown.name == "attn_weights",
         )
 
@@ -121,6 +128,7 @@ def json_(report: "Report", look: Look) -> Iterator[str]:
         "selection": {s.name: [list(index) for index in s.indices] for s in report.shown},
     }
     document |= {s.name: s.values for s in report.shown}
+    document |= {"sink_weights": s.sink for s in report.shown if s.sink is not None}
     document["nonfinite"] = json.nonfinite({s.name: s.values for s in report.shown})
     document["tokens"] = report.query_labels
     document["key_tokens"] = report.key_labels
@@ -148,6 +156,12 @@ def _csv_rows(report: "Report", look: Look) -> Iterator[list[Any]]:
             at = [index[i] for index, i in zip(shown.indices, place, strict=True)]
             words = [_token(report, name, at[0], at[columns.index(name)]) for name in tokens]
             yield [shown.name, *at, *words, number(float(shown.values[place]), look.precision)]
+        if shown.sink is not None:
+            for place in np.ndindex(shown.sink.shape):
+                at = [index[i] for index, i in zip(shown.indices, place, strict=False)]
+                words = [_token(report, name, at[0], at[-1]) if name == "query" else "" for name in tokens]
+                value = number(float(shown.sink[place]), look.precision)
+                yield [shown.name, *at, "sink", *words, value]
 
 
 def _tokens(report: "Report", name: str) -> tuple[tuple[str, ...], ...] | None:
