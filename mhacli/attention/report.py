@@ -20,8 +20,8 @@ Array = NDArray[Any]
 class Shown:
     """One stage's chosen part: values with one axis a letter, and which indices along each they are.
 
-    `hidden` marks entries that a mask hides, for the stages that have the axes (N,H,L,S). `sink` (…,L) is the weight that
-    learned sinks take of each row of attn_weights.
+    `hidden` marks entries that a mask hides, for the stages that have the axes (N,H,L,S). `sink` (…,L) is the weight
+    that learned sinks take of each row of attn_weights.
     """
 
     name: str

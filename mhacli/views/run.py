@@ -128,7 +128,8 @@ def json_(report: "Report", look: Look) -> Iterator[str]:
         "selection": {s.name: [list(index) for index in s.indices] for s in report.shown},
     }
     document |= {s.name: s.values for s in report.shown}
-    document |= {"sink_weights": s.sink for s in report.shown if s.sink is not None}
+    sinks = [s.sink for s in report.shown if s.sink is not None]
+    document |= {"sink_weights": sinks[0]} if sinks else {}
     document["nonfinite"] = json.nonfinite({s.name: s.values for s in report.shown})
     document["tokens"] = report.query_labels
     document["key_tokens"] = report.key_labels
