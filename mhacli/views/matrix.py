@@ -16,7 +16,7 @@ Array = NDArray[Any]
 
 # From matplotlib's viridis (CC0): even steps of lightness, told apart in every kind of colour vision.
 _SHADES = ("#3b528b", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725")
-_DARK_TEXT_FROM = 3
+_DARK_TEXT_FROM = 2
 _FAINT = 0.05
 
 

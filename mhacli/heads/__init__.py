@@ -1,0 +1,1 @@
+"""Heads: what each looks at, what its weights say, which matter."""
