@@ -15,15 +15,15 @@ EMPTY_ROWS = ("nan", "zero", "uniform")
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 ALIBIS = ("paper", "bloom", "falcon", "mpt")
 NORMS = ("rms", "layer")
-NORM_SPANS = ("head", "projection")
+NORM_SPANS = ("head", "each", "projection")
 
 
 @dataclass(frozen=True)
 class QKNorm:
     """A norm of queries and keys before they meet (Query-Key Normalization for Transformers, 2010.04245).
 
-    `kind` is `rms` (1910.07467) or `layer` (1607.06450), taken over each `head`'s D features or over the whole
-    `projection`, H·D. `unit_offset` multiplies by 1 + weight instead of weight.
+    `kind` is `rms` (1910.07467) or `layer` (1607.06450), taken over each head's D features, with one weight for every
+    `head` or for `each` its own, or over the whole `projection`, H·D. `unit_offset` multiplies by 1 + weight.
 
     Raises:
         UsageError: a value out of its range.
@@ -63,7 +63,8 @@ class AttentionConfig:
     as d2l's filling with -1e6.
 
     The variants of today's models, each apart: `num_kv_heads` (G; 0: H) shares keys and values (GQA, 2305.13245),
-    `head_dim` (D; 0: E/H), `rotary` positions (2104.09864), `alibi` (2108.12409), `relative_bias` (T5, 1910.10683),
+    `head_dim` (D; 0: E/H), `rotary` positions (2104.09864), `alibi` (2108.12409; mpt's slopes end at
+    2^-`alibi_max`), `relative_bias` (T5, 1910.10683),
     `softcap` c·tanh(x/c) on the scores (Gemma 2, 2408.00118), `qk_norm`, `sinks` (a learned score for each head that
     takes part in the softmax and gives nothing: rows sum to less than 1; gpt-oss), `clip_qkv` (projections clamped).
 
@@ -86,6 +87,7 @@ class AttentionConfig:
     scale: float | None = None
     rotary: Rotary | None = None
     alibi: str | None = None
+    alibi_max: float = 8.0
     relative_bias: RelativeBias | None = None
     softcap: float | None = None
     qk_norm: QKNorm | None = None
@@ -107,6 +109,7 @@ class AttentionConfig:
         if self.dropout > 1:
             raise UsageError(f"dropout is {shown(self.dropout)}", "it is a probability: 0 to 1")
         check_number("scale", self.scale, optional=True)
+        check_number("alibi_max", self.alibi_max, least=0)
         for name in ("softcap", "clip_qkv"):
             check_number(name, getattr(self, name), above=0, optional=True)
         check_choice("empty_rows", self.empty_rows, EMPTY_ROWS)
@@ -190,7 +193,7 @@ class AttentionConfig:
 _NESTED: dict[str, Any] = {"rotary": Rotary, "relative_bias": RelativeBias, "qk_norm": QKNorm}
 _WHOLE = {"embed_dim", "num_heads", "num_kv_heads", "head_dim", "qdim", "kdim", "vdim"}
 _SWITCHES = {"bias", "add_bias_kv", "add_zero_attn", "train", "sinks"}
-_NUMBERS = {"dropout", "scale", "softcap", "clip_qkv"}
+_NUMBERS = {"dropout", "alibi_max", "scale", "softcap", "clip_qkv"}
 _MAY_BE_NONE = {"qdim", "kdim", "vdim", "scale", "alibi", "softcap", "clip_qkv", *_NESTED}
 
 

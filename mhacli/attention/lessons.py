@@ -90,7 +90,7 @@ def _turned(config: AttentionConfig) -> list[str]:
         by = {"rms": "root mean square", "layer": "standard deviation, after their mean is taken off"}[
             config.qk_norm.kind
         ]
-        over = {"head": "each head", "projection": "all heads together"}[config.qk_norm.span]
+        over = {"projection": "all heads together"}.get(config.qk_norm.span, "each head")
         said.append(f"qk-norm: q and k are divided by their {by}, over {over}, so that no score can grow without bound")
     if config.rotary is not None:
         pairs = {"half": "i and i + D/2", "interleaved": "2i and 2i + 1"}[config.rotary.style]

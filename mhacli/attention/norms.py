@@ -19,6 +19,7 @@ def normalise(x: Tensor, weight: Tensor | None, bias: Tensor | None, norm: QKNor
     else:
         normed = functional.rms_norm(wide, (x.shape[-1],), eps=norm.eps)
     if weight is not None:
+        weight = weight[:, None, :] if norm.span == "each" else weight
         normed = normed * ((1 + weight.to(normed)) if norm.unit_offset else weight.to(normed))
     if bias is not None:
         normed = normed + bias.to(normed)

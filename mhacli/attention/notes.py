@@ -69,8 +69,10 @@ def _alignment(request: "Request") -> list[str]:
 
 
 def _dropout(request: "Request") -> list[str]:
-    if not (request.config.train and request.config.dropout):
+    if not request.config.dropout:
         return []
+    if not request.config.train:
+        return [f"dropout {request.config.dropout:g} is not active: this is evaluation (--train)"]
     return ["dropout is active (--train): rows of attn_weights need not sum to 1"]
 
 

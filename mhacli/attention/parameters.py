@@ -15,8 +15,8 @@ from mhacli.text import shape_text
 class Parameters:
     """The learned tensors: weights are (out, in) as in `torch.nn.Linear`, biases (out,), `bias_k` and `bias_v` (1,1,E).
 
-    `q_norm_*` and `k_norm_*` are those of the qk-norm, (D,) or (H·D,) and (G·D,); `sinks` (H,); `relative_bias`
-    (num_buckets,H). `out_weight` None means that the heads are not projected: only q, k and v were given.
+    `q_norm_*` and `k_norm_*` are those of the qk-norm, (D,), (H,D) and (G,D), or (H·D,) and (G·D,); `sinks` (H,);
+    `relative_bias` (num_buckets,H). Without `out_weight` the heads are not projected: only q, k and v were given.
     """
 
     q_weight: Tensor | None = None
@@ -127,8 +127,12 @@ def _expected(parameters: Parameters, config: AttentionConfig, value_dim: int) -
     norm = config.qk_norm
     if norm is not None:
         for part, count, axis in (("q", heads, q_axis), ("k", groups, k_axis)):
-            shape: _Shape = ((d,), ("D",)) if norm.span == "head" else ((count * d,), (axis,))
-            expected |= {f"{part}_norm_weight": shape, f"{part}_norm_bias": shape}
+            shapes: dict[str, _Shape] = {
+                "head": ((d,), ("D",)),
+                "each": ((count, d), (axis[0], "D")),
+                "projection": ((count * d,), (axis,)),
+            }
+            expected |= {f"{part}_norm_{kind}": shapes[norm.span] for kind in ("weight", "bias")}
     if config.relative_bias is not None:
         expected["relative_bias"] = ((config.relative_bias.num_buckets, heads), ("num_buckets", "H"))
     out = parameters.out_weight

@@ -62,7 +62,7 @@ def project(
     if config.qk_norm is not None and config.qk_norm.span == "projection":
         q, k = (normalise(x, *norm, config.qk_norm) for x, norm in zip((q, k), norms, strict=True))
     q, k, v = split_heads(q, config.num_heads), split_heads(k, config.num_kv_heads), split_heads(v, config.num_kv_heads)
-    if config.qk_norm is not None and config.qk_norm.span == "head":
+    if config.qk_norm is not None and config.qk_norm.span != "projection":
         q, k = (normalise(x, *norm, config.qk_norm) for x, norm in zip((q, k), norms, strict=True))
     return _rotated(config, Heads(q, k, v), positions)
 

@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 
 from mhacli import __version__
 from mhacli.cli import output
-from mhacli.cli.options import flat
+from mhacli.cli.flat import flat
 from mhacli.errors import MhaError, TooLargeError, UsageError
 from mhacli.text import visible
 

@@ -9,8 +9,9 @@ from mhacli.attention.parameters import Parameters, from_state_dict
 from mhacli.attention.values import check_whole
 from mhacli.cli import masking
 from mhacli.cli import sizes as sizes_
-from mhacli.cli.options import MaskOptions, ModuleOptions, VariantOptions
-from mhacli.cli.sources import Found
+from mhacli.cli.model_options import ModuleOptions, VariantOptions
+from mhacli.cli.options import MaskOptions
+from mhacli.cli.sources import Found, Loaded
 from mhacli.cli.tensors import Reader, compute_dtype
 from mhacli.errors import UsageError
 from mhacli.text import listing
@@ -24,7 +25,7 @@ def configure(
     module: ModuleOptions,
     variants: VariantOptions,
     masks: MaskOptions,
-    found: Mapping[str, Found],
+    found: Mapping[str, Found | Loaded],
     entry: Mapping[str, Any],
     reader: Reader,
     from_heads: bool,
@@ -132,7 +133,7 @@ def _normed(config: AttentionConfig, parameters: Parameters, options: VariantOpt
     return config
 
 
-def _parameters(found: Mapping[str, Found], said: Mapping[str, Any], reader: Reader) -> Parameters:
+def _parameters(found: Mapping[str, Found | Loaded], said: Mapping[str, Any], reader: Reader) -> Parameters:
     parameters = from_state_dict({name: reader.tensor(found[name]) for name in PARAMETERS if name in found})
     biases = [name for name in sizes_.BIASES if getattr(parameters, name) is not None]
     if said.get("bias") is False and biases:
@@ -146,7 +147,7 @@ def _parameters(found: Mapping[str, Found], said: Mapping[str, Any], reader: Rea
     return parameters
 
 
-def _complete(values: dict[str, Any], found: Mapping[str, Found], reader: Reader) -> dict[str, Any]:
+def _complete(values: dict[str, Any], found: Mapping[str, Found | Loaded], reader: Reader) -> dict[str, Any]:
     """Sizes that nobody said: from the inputs, or the defaults where there are no inputs either."""
     if "query" not in found and "embed_dim" not in values and "num_heads" not in values:
         sizes = ", ".join(f"{_OPTION.get(n, f'--{n}').replace('_', '-')} {size}" for n, size in _DEFAULTS.items())

@@ -1,17 +1,8 @@
 """`mhacli explain`."""
 
 from mhacli.cli import output
-from mhacli.cli.options import (
-    InputOptions,
-    LabelOptions,
-    MaskOptions,
-    MemoryOptions,
-    ModuleOptions,
-    PrintOptions,
-    QueryOptions,
-    SizeOptions,
-    VariantOptions,
-)
+from mhacli.cli.model_options import InputOptions, ModuleOptions, SizeOptions, VariantOptions
+from mhacli.cli.options import LabelOptions, MaskOptions, MemoryOptions, PrintOptions, QueryOptions
 
 
 def explain(

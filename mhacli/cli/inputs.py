@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,20 +16,13 @@ from mhacli.attention.config import AttentionConfig
 from mhacli.attention.parameters import Parameters
 from mhacli.attention.request import Labels, Layout, Request
 from mhacli.attention.stages import Positions
+from mhacli.cli import checkpoint, masking, metadata
 from mhacli.cli import labels as labels_
-from mhacli.cli import masking, metadata
 from mhacli.cli.configure import configure
-from mhacli.cli.options import (
-    InputOptions,
-    LabelOptions,
-    MaskOptions,
-    MemoryOptions,
-    ModuleOptions,
-    SizeOptions,
-    VariantOptions,
-)
+from mhacli.cli.model_options import InputOptions, ModuleOptions, SizeOptions, VariantOptions
+from mhacli.cli.options import LabelOptions, MaskOptions, MemoryOptions
 from mhacli.cli.selection import at_least_one
-from mhacli.cli.sources import Found, Sources
+from mhacli.cli.sources import Found, Loaded, Sources
 from mhacli.cli.tensors import Place, Reader, place
 from mhacli.errors import InputError, UsageError
 from mhacli.files import split_reference
@@ -55,7 +49,7 @@ class RequestOptions:
 class Gathered:
     """Every tensor that was named, by our word, and what a dump's metadata says of the configuration."""
 
-    found: Mapping[str, Found]
+    found: Mapping[str, Found | Loaded]
     entry: Mapping[str, Any]
 
     @property
@@ -88,17 +82,18 @@ def build(options: RequestOptions) -> Request:
 def gather(options: RequestOptions, sources: Sources) -> Gathered:
     """Find every tensor that the options name; options go before the dump."""
     inputs = options.inputs
-    found: dict[str, Found] = {}
+    found: dict[str, Found | Loaded] = {}
     entry: dict[str, Any] = {}
     if inputs.dump is not None:
-        found = sources.group(inputs.dump)
+        found |= sources.group(inputs.dump)
         _expect_something(inputs.dump, found, sources)
         entry = metadata.configuration(sources.open(split_reference(inputs.dump)[0]))
     if options.module.weights is not None:
-        given = {n: f for n, f in sources.group(options.module.weights).items() if n in PARAMETERS}
-        _expect_parameters(options.module.weights, given, sources)
+        given, said = _weights(options.module, options.variants.kv_heads, sources)
         found = {n: f for n, f in found.items() if n not in PARAMETERS} | given
-        entry = metadata.configuration(sources.open(split_reference(options.module.weights)[0])) | entry
+        entry = {**said, **entry}
+    elif checkpoint.is_asked_for(options.module):
+        raise UsageError("--layer, --family and --map are about a checkpoint, and there is none", "add --weights DIR")
     for name, projected in zip(INPUTS, PROJECTED, strict=True):
         reference: str | None = getattr(inputs, name)
         if reference is not None:
@@ -115,7 +110,7 @@ def gather(options: RequestOptions, sources: Sources) -> Gathered:
     return Gathered(found | masking.find(options.masks, sources, found), entry)
 
 
-def _expect_something(reference: str, found: Mapping[str, Found], sources: Sources) -> None:
+def _expect_something(reference: str, found: Mapping[str, Found | Loaded], sources: Sources) -> None:
     if any(name in found for name in (*STAGES, *PARAMETERS)):
         return
     file = sources.open(split_reference(reference)[0])
@@ -127,17 +122,20 @@ def _expect_something(reference: str, found: Mapping[str, Found], sources: Sourc
     )
 
 
-def _expect_parameters(reference: str, given: Mapping[str, Found], sources: Sources) -> None:
-    if given:
-        return
-    path, prefix = split_reference(reference)
-    file = sources.open(path)
-    under = f" under {visible(prefix)}" if prefix else ""
-    raise InputError(
-        f"{visible(file.path)} has no attention parameters{under}: {listing(visible(n) for n in file.tensors)}",
-        "names end in in_proj_weight or q_proj_weight, k_proj_weight, v_proj_weight, and out_proj.weight, as in the "
-        "state_dict of torch's MultiheadAttention; or W_q.weight …, as in d2l",
-    )
+def _weights(
+    options: ModuleOptions, kv_heads: int | None, sources: Sources
+) -> tuple[dict[str, Found | Loaded], Mapping[str, Any]]:
+    """The parameters of `--weights`, and the configuration that comes with them: torch's names, or a checkpoint's."""
+    reference = str(options.weights)
+    path, _ = split_reference(reference)
+    if not checkpoint.is_asked_for(options) and not Path(path).is_dir():
+        given = {name: f for name, f in sources.group(reference).items() if name in PARAMETERS}
+        if any(name in PROJECTIONS for name in given):
+            return dict(given), metadata.configuration(sources.open(path))
+    read = checkpoint.read(options, kv_heads, sources)
+    for note in read.notes:
+        sources.notes.append(note)
+    return dict(read.found), read.entry
 
 
 def _seq_first(options: RequestOptions, gathered: Gathered) -> bool:
@@ -189,6 +187,33 @@ def _findings(options: RequestOptions, gathered: Gathered, request: Request, lab
     return [f.as_note() for f in findings(evidence) if f.id not in _NOTED_ELSEWHERE]
 
 
+_BEFORE_HEADS = (
+    "add_bias_kv",
+    "add_zero_attn",
+    "kdim",
+    "vdim",
+    "rotary",
+    "rotary_dim",
+    "rotary_base",
+    "qk_norm",
+    "norm_eps",
+)
+
+
+def _refuse_projecting(options: RequestOptions) -> None:
+    """Refuse what happens before or while heads are made, where they are given.
+
+    Raises:
+        UsageError: an option says so.
+    """
+    for name in _BEFORE_HEADS:
+        value = getattr(options.module, name, None) or getattr(options.variants, name, None)
+        if value:
+            option = f"--{name.replace('_', '-')}"
+            fact = f"{option} is about making q, k and v, and they are given: projected, normed and rotated"
+            raise UsageError(fact, f"leave {option} out, or give --query, --key and --value with 3 axes")
+
+
 def _with_positions(request: Request, gathered: Gathered, reader: Reader, to: Place) -> Request:
     """The request with the position bias and the positions that files give."""
     if "position_bias" in gathered.found:
@@ -221,12 +246,11 @@ def _request(
             option, first = f"--{name.replace('_', '-')}", gathered.starts_from[0]
             raise UsageError(f"{option} sizes random inputs, and {first} comes from a file", f"leave {option} out")
     if gathered.from_heads:
-        for name in ("add_bias_kv", "add_zero_attn"):
-            if getattr(options.module, name):
-                option = f"--{name.replace('_', '-')}"
-                fact = f"{option} appends a key when key and value are projected, and q, k, v are given projected"
-                raise UsageError(fact, f"leave {option} out, or give --query, --key and --value with 3 axes")
-        return replace(request, heads=reader.heads(gathered.found, to))
+        _refuse_projecting(options)
+        layout = Layout(seq_first=_seq_first(options, gathered))
+        return replace(request, heads=reader.heads(gathered.found, to), layout=layout)
+    if options.inputs.head_layout is not None and "context" not in gathered.found:
+        raise UsageError("--head-layout is about tensors of 4 axes, and there are none", "leave --head-layout out")
     if "query" not in gathered.found:
         raise InputError(f"there is {' and '.join(gathered.starts_from)} but no query", "add --query FILE[:NAME]")
     layout = reader.layout(gathered.found)

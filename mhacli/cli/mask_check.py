@@ -8,7 +8,7 @@ from mhacli import memory as memory_
 from mhacli.cli import labels as labels_
 from mhacli.cli import mask_request, masking, metadata
 from mhacli.cli.options import LabelOptions, MaskOptions, MemoryOptions
-from mhacli.cli.sources import Found, Sources
+from mhacli.cli.sources import Found, Loaded, Sources
 from mhacli.errors import InputError, UsageError
 from mhacli.files import split_reference
 from mhacli.masks import Grid, MaskRules
@@ -55,7 +55,7 @@ def _evidence(
     options: MaskOptions,
     labels: LabelOptions,
     sources: Sources,
-    found: Mapping[str, Found],
+    found: Mapping[str, Found | Loaded],
     entry: Mapping[str, Any],
     sizes: Mapping[str, int | None],
 ) -> Evidence:
@@ -80,13 +80,13 @@ def _evidence(
     return with_weights(evidence, Weights(sources.read(weights), weights.label, weights.dtype))
 
 
-def _of_weights(found: Mapping[str, Found]) -> dict[str, int]:
+def _of_weights(found: Mapping[str, Found | Loaded]) -> dict[str, int]:
     """L and S, from weights of two or three axes: what stands before may be N, or N·H."""
     shape = found["attn_weights"].shape if "attn_weights" in found else ()
     return dict(zip(("queries", "keys"), shape[-2:], strict=True)) if len(shape) in (2, 3) else {}
 
 
-def _with_slices(grid: Grid, found: Mapping[str, Found]) -> Grid:
+def _with_slices(grid: Grid, found: Mapping[str, Found | Loaded]) -> Grid:
     """The grid, with the N or H that three axes of weights tell where nothing else does."""
     shape = found["attn_weights"].shape if "attn_weights" in found else ()
     if len(shape) != 3 or shape[0] in (grid.batch, grid.batch * grid.heads) or grid.heads > 1:

@@ -8,7 +8,7 @@ from mhacli import memory as memory_
 from mhacli.cli import labels as labels_
 from mhacli.cli import masking, metadata
 from mhacli.cli.options import LabelOptions, MaskOptions, MemoryOptions
-from mhacli.cli.sources import Found, Sources
+from mhacli.cli.sources import Found, Loaded, Sources
 from mhacli.errors import InputError, UsageError
 from mhacli.files import split_reference
 from mhacli.masks import Grid, MaskRules, Masks, check
@@ -59,7 +59,7 @@ def build(
     return MaskRequest(masks, grid, queries, keys, (*sources.understood, *sources.notes))
 
 
-def dump_sizes(dump: Mapping[str, Found], entry: Mapping[str, Any]) -> dict[str, int]:
+def dump_sizes(dump: Mapping[str, Found | Loaded], entry: Mapping[str, Any]) -> dict[str, int]:
     """N, H, L and S as far as the shapes of a dump's tensors hold them."""
     for name in reversed(MATRICES):
         if name in dump and len(dump[name].shape) == 4:

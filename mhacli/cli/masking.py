@@ -3,17 +3,19 @@
 import re
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mhacli.cli.options import MaskOptions
-from mhacli.cli.sources import Array, Found, Sources, about, is_float
+from mhacli.cli.sources import Array, Found, Loaded, Sources, about, is_float
 from mhacli.errors import InputError, UsageError
 from mhacli.files import looks_like_file
 from mhacli.masks import Grid, MaskRules, Masks, read_mask
-from mhacli.masks.checks import Evidence, Origin, gather
 from mhacli.vocabulary import MASKS, PARAMETERS
+
+if TYPE_CHECKING:
+    from mhacli.masks.checks import Evidence, Origin
 
 
 def rules(options: MaskOptions, configuration: Mapping[str, Any]) -> dict[str, Any]:
@@ -23,7 +25,7 @@ def rules(options: MaskOptions, configuration: Mapping[str, Any]) -> dict[str, A
     return {name: configuration[name] for name in names if name in configuration} | said
 
 
-def find(options: MaskOptions, sources: Sources, dump: Mapping[str, Found]) -> dict[str, Found]:
+def find(options: MaskOptions, sources: Sources, dump: Mapping[str, Found | Loaded]) -> dict[str, Found | Loaded]:
     """The mask tensors by our word: an option goes before the dump."""
     found = {name: dump[name] for name in ("attn_mask", "key_padding_mask", "valid_lens") if name in dump}
     for name, option in (("attn_mask", "--attn-mask"), ("key_padding_mask", "--key-padding-mask")):
@@ -39,7 +41,7 @@ def find(options: MaskOptions, sources: Sources, dump: Mapping[str, Found]) -> d
     return found
 
 
-def read(options: MaskOptions, sources: Sources, found: Mapping[str, Found], rules: MaskRules) -> Masks:
+def read(options: MaskOptions, sources: Sources, found: Mapping[str, Found | Loaded], rules: MaskRules) -> Masks:
     """Every mask read as it was meant.
 
     Raises:
@@ -50,6 +52,8 @@ def read(options: MaskOptions, sources: Sources, found: Mapping[str, Found], rul
         raise UsageError(
             "--mask-true says how to read a mask, and there is none", "add --attn-mask or --key-padding-mask"
         )
+    if options.causal_align is not None and not rules.any:
+        raise UsageError("--causal-align says how rules are aligned, and there is none", "add --causal or --window")
     masks: dict[str, Array | None] = {"attn_mask": None, "key_padding_mask": None}
     for name in masks:
         if name in found:
@@ -58,7 +62,7 @@ def read(options: MaskOptions, sources: Sources, found: Mapping[str, Found], rul
     return Masks(rules, masks["attn_mask"], masks["key_padding_mask"], lens)
 
 
-def _read_one(name: str, found: Found, mask_true: str | None, sources: Sources) -> dict[str, Array]:
+def _read_one(name: str, found: Found | Loaded, mask_true: str | None, sources: Sources) -> dict[str, Array]:
     array = sources.read(found)
     true_means = mask_true or found.word.true_means
     if name == "key_padding_mask" and found.word.theirs == "attention_mask":
@@ -73,17 +77,19 @@ def _read_one(name: str, found: Found, mask_true: str | None, sources: Sources) 
 
 def evidence(
     options: MaskOptions,
-    found: Mapping[str, Found],
+    found: Mapping[str, Found | Loaded],
     masks: Masks,
     grid: Grid,
     tokens: tuple[tuple[str, ...], ...] | None,
     configuration: Mapping[str, Any],
-) -> Evidence:
+) -> "Evidence":
     """What `masks.checks.findings` reads: masks as read, where they come from, the keys' tokens and the scores' dtype.
 
     Raises:
         InputError: a mask whose shape fits the grid in no way that is understood.
     """
+    from mhacli.masks.checks import gather
+
     arrays = {name: getattr(masks, name) for name in MASKS}
     return gather(
         masks,
@@ -95,8 +101,10 @@ def evidence(
     )
 
 
-def _origin(name: str, mask: Array, found: Mapping[str, Found], mask_true: str | None = None) -> Origin:
+def _origin(name: str, mask: Array, found: Mapping[str, Found | Loaded], mask_true: str | None = None) -> "Origin":
     """Where a mask comes from; transformers' attention_mask may have become the attn_mask."""
+    from mhacli.masks.checks import Origin
+
     source = found.get(name) or (found.get("key_padding_mask") if name == "attn_mask" else None)
     if source is None:
         return Origin(f"--{name.replace('_', '-')}", mask.dtype.name)
@@ -108,7 +116,7 @@ def _is_literal(text: str) -> bool:
     return re.fullmatch(r"\s*\d{1,18}(\s*,\s*\d{1,18})*\s*,?\s*", text, re.ASCII) is not None
 
 
-def _valid_lens(option: str | None, sources: Sources, found: Mapping[str, Found]) -> Array | None:
+def _valid_lens(option: str | None, sources: Sources, found: Mapping[str, Found | Loaded]) -> Array | None:
     if option is not None and _is_literal(option):
         return np.array([int(part) for part in option.split(",") if part.strip()], dtype=np.int64)
     if "valid_lens" not in found:
@@ -121,7 +129,7 @@ def _valid_lens(option: str | None, sources: Sources, found: Mapping[str, Found]
     return lens.reshape(1) if lens.ndim == 0 else lens
 
 
-def located(error: InputError, found: Mapping[str, Found]) -> InputError:
+def located(error: InputError, found: Mapping[str, Found | Loaded]) -> InputError:
     """The error with the file of the tensor that it names."""
     packed = "in_proj_bias" if (error.tensor or "").endswith("_bias") else "in_proj_weight"
     name = error.tensor if error.tensor in found else packed if error.tensor in PARAMETERS else None

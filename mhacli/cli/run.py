@@ -5,17 +5,8 @@ from typing import Annotated
 import typer
 
 from mhacli.cli import output
-from mhacli.cli.options import (
-    InputOptions,
-    LabelOptions,
-    MaskOptions,
-    MemoryOptions,
-    ModuleOptions,
-    PrintOptions,
-    SelectOptions,
-    SizeOptions,
-    VariantOptions,
-)
+from mhacli.cli.model_options import InputOptions, ModuleOptions, SizeOptions, VariantOptions
+from mhacli.cli.options import LabelOptions, MaskOptions, MemoryOptions, PrintOptions, SelectOptions
 
 
 def run(

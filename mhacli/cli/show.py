@@ -1,5 +1,7 @@
 """`mhacli show`."""
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +11,7 @@ from mhacli.cli.options import MemoryOptions, PrintOptions
 
 if TYPE_CHECKING:
     from mhacli.files import TensorFile
+    from mhacli.views.layers import ListedLayer
     from mhacli.views.show import Fault, Listed, ListedTensor
 
 
@@ -20,18 +23,40 @@ def show(
     printing: PrintOptions,
     memory: MemoryOptions,
     names: Annotated[
-        bool, typer.Option("--names", help="Names, dtypes, shapes and bytes only, from the headers alone, at once.")
+        bool,
+        typer.Option(
+            "--names",
+            help="Names, dtypes, shapes and bytes only, from the headers alone, at once.",
+            rich_help_panel="Selecting",
+        ),
     ] = False,
+    layer: Annotated[
+        str | None,
+        typer.Option(
+            "--layer", metavar="I|I,J|I:J", help="Layers of a checkpoint's folder.", rich_help_panel="Selecting"
+        ),
+    ] = None,
+    family: Annotated[
+        str | None,
+        typer.Option(
+            "--family",
+            metavar="NAME",
+            help="Whose names and layouts a checkpoint has. [default: as config.json]",
+            rich_help_panel="Selecting",
+        ),
+    ] = None,
 ) -> int:
     """Example: mhacli show sample_inputs/minilm_layer0.safetensors
 
     List every tensor of every file: name, dtype, shape, bytes, minimum, mean and maximum of what is finite, and how
-    many entries are NaN or infinite. Exit code 3 where a file, or a tensor in it, cannot be used.
+    many entries are NaN or infinite. Of a checkpoint's folder, list its attention layers, and what the weights of each
+    head say. Exit code 3 where a file, or a tensor in it, cannot be used.
     """
     from mhacli.memory import budget
     from mhacli.views.show import VIEWS
 
-    listed = [_listed(reference, names, budget(memory.max_memory)) for reference in files]
+    only = _Only(names, layer, family)
+    listed = [_listed(reference, only, budget(memory.max_memory)) for reference in files]
     look = output.look(printing)
     output.show(VIEWS[printing.format](listed, look), look)
     for file in listed:
@@ -40,8 +65,17 @@ def show(
     return 3 if any(file.faults for file in listed) else 0
 
 
-def _listed(reference: str, names_only: bool, budget: int) -> "Listed":
-    from mhacli.errors import InputError
+@dataclass(frozen=True)
+class _Only:
+    """What is shown of each file."""
+
+    names: bool
+    layer: str | None
+    family: str | None
+
+
+def _listed(reference: str, only: _Only, budget: int) -> "Listed":
+    from mhacli.errors import InputError, UsageError
     from mhacli.files import open_tensors, split_reference
     from mhacli.views.show import Fault, Listed
 
@@ -49,10 +83,17 @@ def _listed(reference: str, names_only: bool, budget: int) -> "Listed":
     try:
         with open_tensors(path, max_bytes=budget) as file:
             chosen = _chosen(file, name)
-            tensors, faults = _tensors(file, chosen, names_only)
-            return Listed(path, file.format, tuple(tensors), dict(file.metadata), tuple(faults))
+            found: tuple[ListedLayer, ...] = ()
+            if name is None and not only.names and path != "-" and Path(path).is_dir():
+                from mhacli.cli.layers import listed
+
+                found = listed(file, path, only.layer, only.family)
+            elif only.layer is not None or only.family is not None:
+                raise UsageError("--layer and --family are about a checkpoint", "name its folder, without --names")
+            tensors, faults = _tensors(file, chosen, only.names or bool(found))
+            return Listed(path, file.format, tuple(tensors), dict(file.metadata), tuple(faults), found)
     except InputError as error:
-        return Listed(path, None, (), {}, (Fault(error.message, error.hint),))
+        return Listed(path, None, (), {}, (Fault(error.message, error.hint),), ())
 
 
 def _chosen(file: "TensorFile", name: str | None) -> list[str]:

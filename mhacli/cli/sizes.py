@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from mhacli.attention.parameters import Parameters
-from mhacli.cli.sources import Found
+from mhacli.cli.sources import Found, Loaded
 from mhacli.errors import InputError
 from mhacli.text import shape_text
 
@@ -60,7 +60,7 @@ def _projections(parameters: Parameters) -> tuple[Tensor, Tensor, Tensor]:
     return found[0], found[1], found[2]
 
 
-def of_heads(q: Found, k: Found | None, q_layout: str, k_layout: str) -> dict[str, Any]:
+def of_heads(q: Found | Loaded, k: Found | Loaded | None, q_layout: str, k_layout: str) -> dict[str, Any]:
     """H, G and D from projected q and k, (N,H,L,D) or (N,L,H,D); nothing where they have other axes.
 
     Raises:
@@ -79,5 +79,7 @@ def of_heads(q: Found, k: Found | None, q_layout: str, k_layout: str) -> dict[st
 
 
 def of_norm(weight: Tensor | None, head_dim: int) -> str:
-    """Whether a qk-norm goes over each head or over the whole projection, by the size of its weight."""
+    """Whether a qk-norm goes over each head, with weights of its own or shared, or over all, by its weight's shape."""
+    if weight is not None and weight.ndim == 2:
+        return "each"
     return "head" if weight is None or weight.shape[-1] == head_dim else "projection"

@@ -43,6 +43,22 @@ class Found:
         return self.file.tensors[self.name].dtype
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """A tensor that was already read, part of another or several of a file: its numbers, and how messages call it."""
+
+    array: Array
+    label: str
+    dtype: str
+    word: Synonym
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        shape: tuple[int, ...] = self.array.shape
+        return shape
+
+
 class Sources:
     """The files that a command reads, each opened once, and closed together; a context manager.
 
@@ -72,13 +88,15 @@ class Sources:
             self._files[path] = self._stack.enter_context(open_tensors(path, max_bytes=self.budget))
         return self._files[path]
 
-    def read(self, found: Found) -> Array:
+    def read(self, found: Found | Loaded) -> Array:
         """The numbers of a tensor.
 
         Raises:
             InputError: they cannot be used.
             TooLargeError: the files would take more than the budget.
         """
+        if isinstance(found, Loaded):
+            return found.array
         key = (found.file.path, found.name)
         if key not in self._arrays:
             self._taken += found.file.tensors[found.name].nbytes
@@ -220,7 +238,7 @@ class Sources:
         return [f"named as in {origin}: {', '.join(names.values())}" for origin, names in self._understood.items()]
 
 
-def about(found: Found, error: InputError) -> InputError:
+def about(found: Found | Loaded, error: InputError) -> InputError:
     """The same error with the tensor and the file that it met."""
     return InputError(f"{error.message} [{found.label}]", error.hint)
 

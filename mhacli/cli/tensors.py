@@ -8,7 +8,7 @@ from torch import Tensor
 
 from mhacli.attention.request import TORCH_DTYPES, Layout
 from mhacli.attention.stages import Heads, split_heads
-from mhacli.cli.sources import Found, Sources
+from mhacli.cli.sources import Found, Loaded, Sources
 from mhacli.errors import InputError, UsageError
 from mhacli.text import listing, shape_text
 from mhacli.vocabulary import INPUTS, PROJECTED, STAGES
@@ -33,7 +33,7 @@ def place(dtype: str, device: str | None) -> Place:
     return chosen, TORCH_DTYPES[dtype]
 
 
-def compute_dtype(found: Mapping[str, Found], names: Sequence[str]) -> str:
+def compute_dtype(found: Mapping[str, Found | Loaded], names: Sequence[str]) -> str:
     """What is computed in unless said: float64 where any of the tensors is, else float32."""
     return "float64" if any(found[name].dtype == "float64" for name in names if name in found) else "float32"
 
@@ -50,7 +50,7 @@ class Reader:
         """Something that was understood or done, for people to know."""
         self.sources.notes.append(text)
 
-    def tensor(self, found: Found) -> Tensor:
+    def tensor(self, found: Found | Loaded) -> Tensor:
         """One tensor as it is stored.
 
         Raises:
@@ -58,7 +58,7 @@ class Reader:
         """
         return torch.from_numpy(np.ascontiguousarray(self.sources.read(found)).reshape(found.shape))
 
-    def say_casts(self, found: Mapping[str, Found], names: Sequence[str], dtype: str) -> None:
+    def say_casts(self, found: Mapping[str, Found | Loaded], names: Sequence[str], dtype: str) -> None:
         """Say which tensors are computed in another dtype than they are stored in, one note a stored dtype."""
         stored: dict[str, list[str]] = {}
         for name in names:
@@ -67,7 +67,7 @@ class Reader:
         for theirs, which in stored.items():
             self.note(f"{listing(which, 4)} {'is' if len(which) == 1 else 'are'} {theirs}, computed in {dtype}")
 
-    def layout(self, found: Mapping[str, Found]) -> Layout:
+    def layout(self, found: Mapping[str, Found | Loaded]) -> Layout:
         """How query, key and value lie: with three axes, or with two where there is no batch.
 
         Raises:
@@ -82,7 +82,7 @@ class Reader:
         unbatched = ranks["query"] == 2
         return Layout(seq_first=self._seq_first and not unbatched, unbatched=unbatched)
 
-    def inputs(self, found: Mapping[str, Found], layout: Layout, to: Place) -> list[Tensor]:
+    def inputs(self, found: Mapping[str, Found | Loaded], layout: Layout, to: Place) -> list[Tensor]:
         """Query, key and value, batch-first; a missing key is the query, a missing value the key."""
         tensors: list[Tensor] = []
         previous = None
@@ -95,7 +95,7 @@ class Reader:
             tensors.append(previous)
         return tensors
 
-    def heads(self, found: Mapping[str, Found], to: Place) -> Heads:
+    def heads(self, found: Mapping[str, Found | Loaded], to: Place) -> Heads:
         """Projected q, k and v, heads before positions; a missing k is q, a missing v is k."""
         tensors: list[Tensor] = []
         for name in PROJECTED:
@@ -106,11 +106,11 @@ class Reader:
                 tensors.append(tensors[-1])
         return Heads(*tensors)
 
-    def head_layout(self, found: Found) -> str:
+    def head_layout(self, found: Found | Loaded) -> str:
         """How a tensor with four axes lies: as the option says, else as its name implies."""
         return self._head_layout or found.word.head_layout
 
-    def _in_heads(self, name: str, found: Found) -> Tensor:
+    def _in_heads(self, name: str, found: Found | Loaded) -> Tensor:
         layout = self.head_layout(found)
         if len(found.shape) != 4:
             expected = "(N, L, H, D)" if layout == "nlhd" else "(N, H, L, D)"
@@ -122,7 +122,7 @@ class Reader:
         tensor = self.tensor(found)
         return tensor.transpose(1, 2) if layout == "nlhd" else tensor
 
-    def recorded(self, found: Mapping[str, Found], layout: Layout, heads: int) -> dict[str, Tensor]:
+    def recorded(self, found: Mapping[str, Found | Loaded], layout: Layout, heads: int) -> dict[str, Tensor]:
         """Somebody's own results that stand in the files: stages that are no inputs, in our layout.
 
         A context of (N,L,H·D), as transformers has it before its output projection, is split into heads.

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from mhacli.errors import UsageError
 from mhacli.text import count, human_bytes, visible
 from mhacli.views import json
+from mhacli.views import layers as layers_
 from mhacli.views.delimited import csv_lines
 from mhacli.views.look import Look, number, summary_number
 
@@ -38,6 +41,7 @@ class Listed:
     tensors: tuple[ListedTensor, ...]
     metadata: Mapping[str, str]
     faults: tuple[Fault, ...]
+    layers: tuple[layers_.ListedLayer, ...]
 
 
 _SUMMARY = ("min", "mean", "max", "nan", "inf")
@@ -64,7 +68,12 @@ def table(files: Sequence[Listed], look: Look) -> Iterator[Any]:
         if file.format is None:
             continue
         total = human_bytes(sum(tensor.info.nbytes for tensor in file.tensors))
-        yield f"{chr(10) if which else ''}{_path(file)}: {file.format}, {count(len(file.tensors), 'tensor')}, {total}\n"
+        what = f"{layers_.headline(file.layers)} in {file.format}" if file.layers else file.format
+        yield f"{chr(10) if which else ''}{_path(file)}: {what}, {count(len(file.tensors), 'tensor')}, {total}\n"
+        if file.layers:
+            yield from layers_.table(file.layers, look)
+            yield f"\nall {len(file.tensors)} tensors: mhacli show --names {_path(file)}\n"
+            continue
         rows = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold" if look.color else "")
         rows.add_column("name", overflow="fold", min_width=8)
         for heading in ("dtype", "shape"):
@@ -120,6 +129,8 @@ def _document(file: Listed) -> dict[str, Any]:
             entry["problem"] = info.problem
         tensors.append(entry)
     document: dict[str, Any] = {"path": file.path, "format": file.format, "tensors": tensors}
+    if file.layers:
+        document["layers"] = layers_.document(file.layers)
     return document | {"metadata": dict(file.metadata), "errors": [fault.message for fault in file.faults]}
 
 
@@ -144,14 +155,30 @@ def _rows(files: Sequence[Listed], look: Look) -> Iterator[list[str]]:
             yield row
 
 
+def _lines(files: Sequence[Listed], look: Look) -> Iterator[list[str]]:
+    """The rows of tensors, or those of heads where all files are checkpoints.
+
+    Raises:
+        UsageError: there are both.
+    """
+    checkpoints = [file for file in files if file.layers]
+    if not checkpoints:
+        yield from _rows(files, look)
+        return
+    if len(checkpoints) < len(files):
+        raise UsageError("csv and plain have one kind of line: tensors, or heads of checkpoints", "show them apart")
+    for which, file in enumerate(checkpoints):
+        yield from islice(layers_.rows(_path(file), file.layers, look), min(which, 1), None)
+
+
 def csv_(files: Sequence[Listed], look: Look) -> Iterator[str]:
-    """One line a tensor, under a header."""
-    return csv_lines(_rows(files, look))
+    """One line a tensor, under a header; one a head for checkpoints."""
+    return csv_lines(_lines(files, look))
 
 
 def plain(files: Sequence[Listed], look: Look) -> Iterator[str]:
-    """One line a tensor, its fields parted by tabs, no header: for cut and awk."""
-    for index, row in enumerate(_rows(files, look)):
+    """One line a tensor (or a head), its fields parted by tabs, no header: for cut and awk."""
+    for index, row in enumerate(_lines(files, look)):
         if index:
             yield "\t".join(row) + "\n"
 

@@ -117,7 +117,7 @@ def test_dropout_follows_the_seed_and_sleeps_outside_training() -> None:
     assert any("dropout is active" in note for note in first.notes)
     asleep = dropped(1, 0.5, False)
     assert torch.equal(asleep.stages["attn_weights"], dropped(1, 0.0, True).stages["attn_weights"])
-    assert not any("dropout" in note for note in asleep.notes)
+    assert any("dropout 0.5 is not active" in note for note in asleep.notes)
 
 
 def test_dropping_everything_leaves_zeros() -> None:

@@ -59,7 +59,7 @@ _ALIBIS: dict[str, Callable[[AttentionConfig, Grid, Tensor], Tensor]] = {
     "falcon": lambda config, _, visible_NS: falcon_bias(
         config.num_heads, visible_NS, config.head_dim**-0.5 if config.scale is None else config.scale
     ),
-    "mpt": lambda config, grid, _: mpt_bias(config.num_heads, grid.keys),
+    "mpt": lambda config, grid, _: mpt_bias(config.num_heads, grid.keys, config.alibi_max),
 }
 
 
