@@ -108,6 +108,7 @@ SYNONYMS = {
     synonym.theirs: synonym
     for synonym in (
         Synonym("hidden_states", "query", _TRANSFORMERS),
+        Synonym("key_value_states", "key", _TRANSFORMERS),
         Synonym("query_states", "q", _TRANSFORMERS),
         Synonym("key_states", "k", _TRANSFORMERS),
         Synonym("value_states", "v", _TRANSFORMERS),
