@@ -25,7 +25,7 @@ def table(lesson: "Lesson", look: Look) -> Iterator[Any]:
     strong = "bold" if look.color else ""
     yield Text("The letters", strong)
     for letter in lesson.letters:
-        yield f"{_INDENT}{letter.letter:<3} {letter.size:>6}  {letter.name}: {letter.meaning}\n"
+        yield from _wrapped(f"{letter.letter:<3} {letter.size:>6}  {letter.name}: {letter.meaning}", look, hanging=12)
     for index, step in enumerate(lesson.steps, 1):
         yield "\n"
         yield Text(f"{index}. {', '.join(step.stages)}", strong)
@@ -36,7 +36,7 @@ def table(lesson: "Lesson", look: Look) -> Iterator[Any]:
 
 
 def _step(step: "Step", look: Look) -> Iterator[str]:
-    yield f"{_INDENT}{step.formula}\n"
+    yield from _wrapped(step.formula, look)
     before = ", ".join(f"{name} {shape_text(*shape)}" for name, shape in step.before)
     after = ", ".join(f"{name} {shape_text(*shape)}" for name, shape in step.after)
     yield from _wrapped(f"{before} → {after}" if before else after, look)
@@ -51,13 +51,18 @@ def _step(step: "Step", look: Look) -> Iterator[str]:
         yield from _wrapped(f"{numbers.where}: {shown}{more}", look)
 
 
-def _wrapped(text: str, look: Look) -> Iterator[str]:
+def _wrapped(text: str, look: Look, hanging: int = 2) -> Iterator[str]:
     if look.width is None:
         yield f"{_INDENT}{text}\n"
         return
-    room = max(20, look.width - len(_INDENT) - 2)
-    for index, line in enumerate(wrap(text, room, break_long_words=False, break_on_hyphens=False)):
-        yield f"{_INDENT}{'  ' if index else ''}{line}\n"
+    lines = wrap(
+        text,
+        max(20 + hanging, look.width - len(_INDENT)),
+        subsequent_indent=" " * hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    yield from (f"{_INDENT}{line}\n" for line in lines)
 
 
 _COLUMNS = ("score", "mask", "masked_score", "exp", "weight")
