@@ -53,7 +53,7 @@ def build(
             raise masking.located(error, found) from None
     cells = grid.batch * grid.heads * grid.queries * grid.keys
     what = f"a mask over N={grid.batch}, H={grid.heads}, L={grid.queries}, S={grid.keys}"
-    memory_.require(8 * cells, budget, what, "take a smaller --seq-len, or allow more with --max-memory")
+    memory_.require(16 * cells, budget, what, "take a smaller --seq-len, or allow more with --max-memory")
     queries, keys = labels_.choose(labels, entry, grid)
     keys = queries if keys is None and grid.queries == grid.keys else keys
     return MaskRequest(masks, grid, queries, keys, (*sources.understood, *sources.notes))

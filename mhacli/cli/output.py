@@ -78,6 +78,7 @@ def look(options: PrintOptions) -> Look:
         max_rows=options.max_rows or (max(10, size.lines - 6) if cut else None),
         max_cols=options.max_cols,
         precision=options.precision,
+        full=options.full,
         unicode=(sys.stdout.encoding or "ascii").lower().startswith("utf"),
         color=_wants_color(sys.stdout, options.color),
     )

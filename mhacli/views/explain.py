@@ -90,7 +90,7 @@ def _row(lesson: "Lesson", row: "Row", look: Look) -> Iterator[Any]:
             line.append(f"{cells[key][which]:>{w}}", style="dim" if _is_hidden(row, key) and look.color else style)
         yield line
     if shown < len(labels):
-        yield f"{_INDENT}shown: {shown} of {count(len(labels), 'key')}; --full, or a pipe, shows all\n"
+        yield f"{_INDENT}shown: {shown} of {count(len(labels), 'key')}; --full shows all\n"
     yield from _sums(row, decimals, look)
 
 

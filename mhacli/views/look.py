@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+_MOST_CELLS = 2_000_000
+
 
 @dataclass(frozen=True)
 class Look:
@@ -19,6 +21,13 @@ class Look:
     precision: int | None = None
     unicode: bool = True
     color: bool = False
+    full: bool = False
+
+    def rows_shown(self, rows: int, columns: int, panels: int = 1) -> int:
+        """How many rows of each of several like tables are shown: two million cells in all, unless otherwise said."""
+        if self.max_rows is not None:
+            return min(rows, self.max_rows)
+        return rows if self.full else min(rows, max(10, _MOST_CELLS // max(1, columns * panels)))
 
 
 def number(value: float, precision: int | None) -> str:

@@ -97,7 +97,7 @@ def _grid(view: MaskView, shown: Any, biased: Any, keys_seen: Any, item: int, lo
     columns = min(len(heads), look.max_cols or len(heads))
     if look.width is not None and look.cut:
         columns = min(columns, max(1, (look.width - width - 11) // (cell + 1)))
-    rows = min(len(labels), look.max_rows or len(labels))
+    rows = look.rows_shown(len(labels), len(heads), view.report.visible.shape[0] * view.report.visible.shape[1])
     yield " " * width + "".join(f" {head:>{cell}}" for head in heads[:columns]) + "   sees\n"
     for row in range(rows):
         line = Text(padded(cropped(labels[row], width), width))
@@ -109,7 +109,7 @@ def _grid(view: MaskView, shown: Any, biased: Any, keys_seen: Any, item: int, lo
     cut = [f"{rows} of {count(len(labels), 'query', 'queries')} (--query-pos {rows}:)"] * (rows < len(labels))
     cut += [f"{columns} of {count(len(heads), 'key')} (--key-pos {columns}:)"] * (columns < len(heads))
     if cut:
-        yield f"shown: {'; '.join(cut)}; --full, or a pipe, cuts nothing\n"
+        yield f"shown: {'; '.join(cut)}; --full cuts nothing\n"
 
 
 def json_(view: MaskView, look: Look) -> Iterator[str]:

@@ -46,7 +46,7 @@ def tables(matrices: Sequence[Matrix], look: Look) -> Iterator[Any]:
     """The matrices line by line, side by side where the room allows; the last part says what is cut."""
     if not matrices:
         return
-    plans = [_plan(matrix, look) for matrix in matrices]
+    plans = [_plan(matrix, len(matrices), look) for matrix in matrices]
     across = 1
     if look.width is not None:
         across = max(1, (look.width + _GAP) // (max(plan.width for plan in plans) + _GAP))
@@ -91,9 +91,9 @@ class _Plan:
     full_headers: bool
 
 
-def _plan(matrix: Matrix, look: Look) -> _Plan:
+def _plan(matrix: Matrix, panels: int, look: Look) -> _Plan:
     rows, columns = matrix.values.shape
-    shown_rows = min(rows, look.max_rows or rows)
+    shown_rows = look.rows_shown(rows, columns, panels)
     decimals = 2 if look.precision is None else look.precision
     label = label_width(matrix.rows, look)
     wanted = min(columns, look.max_cols or columns)
@@ -184,4 +184,4 @@ def _cut_lines(matrix: Matrix, plan: _Plan) -> Iterator[str]:
     if shown < columns:
         cut.append(f"{shown} of {count(columns, 'column')} (--key-pos {shown}:)")
     if cut:
-        yield f"shown: {'; '.join(cut)}; --full, or a pipe, cuts nothing\n"
+        yield f"shown: {'; '.join(cut)}; --full cuts nothing\n"
