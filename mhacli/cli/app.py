@@ -20,8 +20,12 @@ from mhacli.text import visible
 COMMANDS = {
     "run": "Run multi-head attention; print shapes and every head's weight matrix.",
     "explain": "Walk through attention stage by stage, on real numbers.",
+    "heads": "Say what every head looks at: metrics, importance, similarity.",
     "mask": "Build, merge, print, check and save masks.",
     "show": "List the tensors of files: name, dtype, shape, summary, NaN and Inf counts.",
+    "diff": "Compare two dumps, stage by stage; exit 1 if anything differs.",
+    "prune": "Remove heads from weights, and show what that costs and saves.",
+    "diagnose": "Recompute what a dump recorded; name the first stage that is off, and why.",
 }
 """Each command's name, which is also its module here, and its line in the help."""
 

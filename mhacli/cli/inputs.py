@@ -1,6 +1,6 @@
 """Options and files -> one request: configuration, parameters, tensors, masks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -64,19 +64,33 @@ class Gathered:
         return tuple(name for name in (PROJECTED if self.from_heads else INPUTS) if name in self.found)
 
 
-def build(options: RequestOptions) -> Request:
-    """The request that options and files describe.
+def build(options: RequestOptions, check: Callable[[Gathered], object] = lambda _: None) -> Request:
+    """The request that options and files describe; `check` may refuse what was gathered before anything is read.
 
     Raises:
         MhaError: files, shapes or options that do not go together.
     """
     with Sources(memory.budget(options.memory.max_memory)) as sources:
         gathered = gather(options, sources)
-        reader = Reader(sources, options.inputs.head_layout, _seq_first(options, gathered))
-        try:
-            return _assemble(options, gathered, reader)
-        except InputError as error:
-            raise masking.located(error, gathered.found) from None
+        check(gathered)
+        return assemble(options, gathered, sources)
+
+
+def assemble(options: RequestOptions, gathered: Gathered, sources: Sources) -> Request:
+    """The request from what was gathered, of files that are still open.
+
+    Raises:
+        MhaError: files, shapes or options that do not go together.
+    """
+    reader = Reader(sources, options.inputs.head_layout, _seq_first(options, gathered))
+    try:
+        return _assemble(options, gathered, reader)
+    except InputError as error:
+        raise masking.located(error, gathered.found) from None
+
+
+_OF_INPUTS = ("batch_first", "tokens", "key_tokens")
+"""What a dump's metadata says of its own tensors; in all else the configuration of `--weights` goes before it."""
 
 
 def gather(options: RequestOptions, sources: Sources) -> Gathered:
@@ -91,7 +105,7 @@ def gather(options: RequestOptions, sources: Sources) -> Gathered:
     if options.module.weights is not None:
         given, said = _weights(options.module, options.variants.kv_heads, sources)
         found = {n: f for n, f in found.items() if n not in PARAMETERS} | given
-        entry = {**said, **entry}
+        entry |= {name: value for name, value in said.items() if name not in _OF_INPUTS or name not in entry}
     elif checkpoint.is_asked_for(options.module):
         raise UsageError("--layer, --family and --map are about a checkpoint, and there is none", "add --weights DIR")
     for name, projected in zip(INPUTS, PROJECTED, strict=True):
@@ -171,7 +185,7 @@ def _assemble(options: RequestOptions, gathered: Gathered, reader: Reader) -> Re
     return replace(
         request,
         labels=labels,
-        recorded=reader.recorded(gathered.found, request.layout, config.num_heads),
+        recorded=reader.recorded(gathered.found, request.layout, config.num_heads, gathered.from_heads),
         notes=(*reader.sources.understood, *reader.sources.notes, *_findings(options, gathered, request, labels)),
     )
 

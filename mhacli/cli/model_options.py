@@ -9,17 +9,9 @@ from mhacli.cli.options import FILE, option
 
 
 @dataclass(frozen=True)
-class InputOptions:
-    """Where query, key, value and everything else come from."""
+class GivenOptions:
+    """Where query, key, value and everything else come from, one by one."""
 
-    dump: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[DUMP[:PREFIX]]",
-            help="A file of named tensors, or - for stdin. PREFIX picks one of several layers in it.",
-            show_default=False,
-        ),
-    ] = None
     query: Annotated[
         str | None,
         option("Inputs", "--query", metavar=FILE, help="Query (N,L,E); with 4 axes projected q (N,H,L,D)."),
@@ -41,6 +33,20 @@ class InputOptions:
     head_layout: Annotated[
         Literal["nhld", "nlhd"] | None,
         option("Inputs", "--head-layout", help="4-D q, k, v: heads before positions [default] or after."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class InputOptions(GivenOptions):
+    """Where query, key, value and everything else come from: a dump, and what stands apart."""
+
+    dump: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DUMP[:PREFIX]]",
+            help="A file of named tensors, or - for stdin. PREFIX picks one of several layers in it.",
+            show_default=False,
+        ),
     ] = None
 
 

@@ -122,20 +122,24 @@ class Reader:
         tensor = self.tensor(found)
         return tensor.transpose(1, 2) if layout == "nlhd" else tensor
 
-    def recorded(self, found: Mapping[str, Found | Loaded], layout: Layout, heads: int) -> dict[str, Tensor]:
-        """Somebody's own results that stand in the files: stages that are no inputs, in our layout.
+    def recorded(
+        self, found: Mapping[str, Found | Loaded], layout: Layout, heads: int, from_heads: bool
+    ) -> dict[str, Tensor]:
+        """Somebody's own results that stand in the files: stages that are no inputs, in our layout and their dtype.
 
-        A context of (N,L,H·D), as transformers has it before its output projection, is split into heads.
+        A context of (N,L,H·D), as transformers has it before its output projection, is split into heads. q, k and v
+        count where they are not what the computation starts from.
         """
         tensors: dict[str, Tensor] = {}
         for name in STAGES:
-            if name in found and name not in (*INPUTS, *PROJECTED):
+            if name in found and name not in (*INPUTS, *(PROJECTED if from_heads else ())):
                 tensor = self.tensor(found[name])
+                tensor = tensor.to(TORCH_DTYPES.get(found[name].dtype, tensor.dtype))
                 if name == "attn_output" and tensor.ndim == (2 if layout.unbatched else 3):
                     tensor = layout.to_batch_first(tensor)
                 elif name == "context" and tensor.ndim == 3 and tensor.shape[2] % heads == 0:
                     tensor = split_heads(tensor, heads)
-                elif name == "context" and self.head_layout(found[name]) == "nlhd":
+                elif tensor.ndim == 4 and name in ("context", *PROJECTED) and self.head_layout(found[name]) == "nlhd":
                     tensor = tensor.transpose(1, 2)
                 tensors[name] = tensor
         return tensors
