@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mhacli.attention.parameters import Parameters, from_state_dict
     from mhacli.attention.request import Request, Result, run
     from mhacli.attention.stages import Heads
+    from mhacli.compare.diagnose import Diagnosis, diagnose
     from mhacli.errors import InputError, MhaError, TooLargeError, UsageError
     from mhacli.files import open_tensors, summarise, write_tensors
     from mhacli.masks import Grid, MaskRules, Masks, merge, read_mask
@@ -26,6 +27,7 @@ _HOMES = {
     "mhacli.attention.parameters": ("Parameters", "from_state_dict"),
     "mhacli.attention.request": ("Request", "Result", "run"),
     "mhacli.attention.stages": ("Heads",),
+    "mhacli.compare.diagnose": ("Diagnosis", "diagnose"),
     "mhacli.errors": ("InputError", "MhaError", "TooLargeError", "UsageError"),
     "mhacli.files": ("open_tensors", "summarise", "write_tensors"),
     "mhacli.masks": ("Grid", "MaskRules", "Masks", "merge", "read_mask"),
@@ -34,6 +36,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AttentionConfig",
+    "Diagnosis",
     "Grid",
     "Heads",
     "InputError",
@@ -45,6 +48,7 @@ __all__ = [
     "Result",
     "TooLargeError",
     "UsageError",
+    "diagnose",
     "explain",
     "from_state_dict",
     "merge",

@@ -77,21 +77,31 @@ class _Side:
 
 def _of_head(weights_LS: Tensor, valid_L: Tensor, side: _Side) -> dict[str, Tensor]:
     dtype = torch.float64 if weights_LS.dtype == torch.float64 else torch.float32
-    whole_LK = weights_LS.to(dtype).masked_fill(~valid_L[:, None], 0)
+    whole_LK = weights_LS.to(dtype)
+    if not bool(valid_L.all()):
+        whole_LK = whole_LK.masked_fill(~valid_L[:, None], 0)
     p_LS = whole_LK[:, : side.places.keys]
     at = torch.arange(side.places.queries) + side.places.offset
-    apart_LS = torch.arange(side.places.keys) - at[:, None]
     values = {
         "entropy": torch.special.entr(whole_LK).sum(dim=-1),
         "max_weight": whole_LK.amax(dim=-1) if whole_LK.shape[1] else whole_LK.sum(dim=-1),
         "first_mass": p_LS[:, 0] if p_LS.shape[1] else p_LS.sum(dim=-1),
-        "self_mass": _where(p_LS, apart_LS == 0),
-        "prev_mass": _where(p_LS, apart_LS == -1),
-        "next_mass": _where(p_LS, apart_LS == 1),
-        "distance": (p_LS * apart_LS.abs()).sum(dim=-1),
+        "self_mass": _diagonal(p_LS, side.places.offset),
+        "prev_mass": _diagonal(p_LS, side.places.offset - 1),
+        "next_mass": _diagonal(p_LS, side.places.offset + 1),
+        "distance": torch.linalg.vecdot(p_LS, (torch.arange(p_LS.shape[1]).to(dtype) - at.to(dtype)[:, None]).abs()),
         "received": whole_LK.sum(dim=0),
     }
     return values | _of_scores(side, dtype) | _of_context(side, dtype) | _of_tokens(p_LS, at, side)
+
+
+def _diagonal(p_LS: Tensor, offset: int) -> Tensor:
+    """The weight of each query i on key i + `offset`, 0 where there is no such key: (L,)."""
+    found, (length, keys) = p_LS.new_zeros(p_LS.shape[0]), p_LS.shape
+    if -length < offset < keys:
+        on = p_LS.diagonal(offset)
+        found[max(0, -offset) :][: on.shape[0]] = on
+    return found
 
 
 def _where(p_LS: Tensor, which_LS: Tensor) -> Tensor:

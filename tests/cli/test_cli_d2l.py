@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli_runner import Cli
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 D2L = Path(__file__).parents[1] / "data" / "d2l"
 FILES = sorted(path.name for path in D2L.glob("*.safetensors"))
@@ -36,8 +36,8 @@ def test_valid_lens_may_be_said_instead(cli: Cli) -> None:
 def test_parameters_load_under_another_prefix(cli: Cli, tmp_path: Path) -> None:
     golden = load_file(D2L / "d2l_bias.safetensors")
     weights = {f"decoder.attention.{name}": array for name, array in golden.items() if name.startswith("W_")}
-    np.savez(tmp_path / "weights.npz", **weights)
+    save_file(weights, tmp_path / "weights.safetensors")
     inputs = {name: array for name, array in golden.items() if not name.startswith("W_")}
-    np.savez(tmp_path / "inputs.npz", **inputs)
-    printed = cli.weights(f"{tmp_path}/inputs.npz --weights {tmp_path}/weights.npz --heads 4")
+    save_file(inputs, tmp_path / "inputs.safetensors")
+    printed = cli.weights(f"{tmp_path}/inputs.safetensors --weights {tmp_path}/weights.safetensors --heads 4")
     np.testing.assert_allclose(printed, golden["attention_weights"], atol=2e-6)

@@ -24,7 +24,7 @@ from mhacli.text import listing
 
 KEEPABLE = ("q", "k", "v", "context", "attn_output")
 Progress = Callable[[int], object]
-_JOBS_A_THREAD = 4
+_JOBS_A_THREAD = 8
 
 
 @dataclass(frozen=True)
@@ -168,11 +168,11 @@ class _Run:
             torch.set_num_threads(threads)
 
     def _jobs(self, threads: int) -> list[_Job]:
-        """One job a head; where threads would be left over at the end, several."""
+        """One job a head; where heads are few, several, so that no thread waits long for the last one."""
         grid = self.operands.grid
         every = grid.batch * grid.heads
         parts = 1
-        if every and every % threads and every < _JOBS_A_THREAD * threads:
+        if 0 < every < _JOBS_A_THREAD * threads:
             parts = max(1, min(len(self.blocks), math.ceil(_JOBS_A_THREAD * threads / every)))
         return [_Job(n, h, p, parts) for n in range(grid.batch) for h in range(grid.heads) for p in range(parts)]
 
