@@ -83,6 +83,15 @@ def test_the_picture_is_what_comes_out(checkout: Path) -> None:
         assert [round(float(cell), 2) for cell in cells[1:]] == [round(float(c), 2) for c in found[2:]]
 
 
+def test_the_story_of_the_wrong_port_is_what_comes_out(checkout: Path) -> None:
+    story = next(block for block in blocks("text") if block.startswith("$ mhacli diagnose")).splitlines()
+    done = shell(story[0].removeprefix("$ "), checkout)
+    assert done.returncode == 1, done.stderr
+    printed = [re.sub(r"[0-9.]+e[-+]\d+", "#", line) for line in done.stdout.splitlines()]
+    for line in (line for line in story[1:] if line and line != "…"):
+        assert re.sub(r"[0-9.]+e[-+]\d+", "#", line) in printed
+
+
 def test_help_texts_are_the_programs() -> None:
     text = README.read_text(encoding="utf-8")
     assert text[text.index(HEADING) :] == help_section(), "python tests/test_readme.py writes them anew"

@@ -113,7 +113,7 @@ def compare(kind: str, length: int, repeats: int) -> bool:
     met = ratio <= MOST_OF_FUSED and faster >= LEAST_OF_DENSE and apart <= MOST_APART
     lines = (
         f"{kind}, L={length}: fused {best['fused']:.3f} s, streamed {best['streamed']:.3f} s",
-        f"  of fused: {ratio:.2f}, at most {MOST_OF_FUSED:g} (of its processor time {cpu['streamed'] / cpu['fused']:.2f})",
+        f"  of fused: {ratio:.2f}, at most {MOST_OF_FUSED:g} (processor time {cpu['streamed'] / cpu['fused']:.2f})",
         f"  whole matrix: {matrix:.2f} s, {matrix / best['streamed']:.1f} times streamed",
         f"  whole matrix and its metrics: {measured:.2f} s, {faster:.1f} times streamed, at least {LEAST_OF_DENSE:g}",
         f"  largest difference: {apart:.1e} in {where}, at most {MOST_APART:g}",

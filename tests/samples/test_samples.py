@@ -44,6 +44,7 @@ RUNS = {
     "causal_additive.npy": f"{SELF} --attn-mask sample_inputs/causal_additive.npy",
     "padding.npy": f"{CROSS} --key-padding-mask sample_inputs/padding.npy",
     "attention_mask.npy": f"{CROSS} --key-padding-mask sample_inputs/attention_mask.npy",
+    "wrong_port.safetensors": "sample_inputs/wrong_port.safetensors --weights sample_inputs/minilm_layer0.safetensors",
     "per_head_mask.npy": f"{CROSS} --attn-mask sample_inputs/per_head_mask.npy",
 }
 
