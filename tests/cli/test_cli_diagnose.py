@@ -145,7 +145,9 @@ WRONG = {
 
 
 def test_memory_is_asked_for_before_it_is_taken(cli: Cli) -> None:
-    assert "would need" in cli.refused(4, "diagnose --max-memory 100K", ROOT / "sample_inputs/minilm_layer0.safetensors")
+    assert "would need" in cli.refused(
+        4, "diagnose --max-memory 100K", ROOT / "sample_inputs/minilm_layer0.safetensors"
+    )
 
 
 @pytest.mark.parametrize("arguments", WRONG)
