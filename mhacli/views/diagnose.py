@@ -31,19 +31,21 @@ def table(found: "Diagnosis", look: Look) -> Iterator[Any]:
     for stage in found.stages:
         style = _STYLES.get(stage.verdict, "bold red") if look.color else ""
         rows.add_row(stage.stage, *_numbers(stage, look), Text(_verdict(stage), style))
-    yield rows
+    yield from _wrapped(found.conclusion, look)
     yield "\n"
-    for line in (*_first(found, look), *_nan(found)):
+    yield rows
+    told = [*_first(found, look), *_nan(found)]
+    yield "\n" if told else ""
+    for line in told:
         yield from _wrapped(line, look)
     for index, cause in enumerate(found.causes):
         yield "\n"
         title = "found" if cause.found else "closer, not it"
         yield Text(f"{title}: {' and '.join(cause.ids)}", "bold" if look.color else "")
         yield from _cause(cause, look, brief=index > 0 and not cause.found)
-    yield "\n"
-    yield from _wrapped(found.conclusion, look)
     singles, pairs, left = found.tried
     if left and not any(cause.found for cause in found.causes):
+        yield "\n"
         yield from _wrapped(
             f"tried {singles:,} forms and {pairs:,} pairs; {left:,} pairs left: --pair-seconds 10", look
         )

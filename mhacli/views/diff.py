@@ -29,7 +29,10 @@ def _dump(diff: "DumpDiff", look: Look, spaced: bool) -> Iterator[Any]:
     from rich.table import Table
     from rich.text import Text
 
-    yield f"{chr(10) if spaced else ''}A {diff.a}\nB {diff.b}\n\n"
+    first = diff.first
+    yield "\n" if spaced else ""
+    yield "no difference\n" if first is None else f"first that differs: {visible(first.name)}\n"
+    yield f"A {diff.a}\nB {diff.b}\n\n"
     rows = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold" if look.color else "")
     rows.add_column("tensor", overflow="fold", min_width=8)
     rows.add_column("shape", overflow="fold")
@@ -43,8 +46,6 @@ def _dump(diff: "DumpDiff", look: Look, spaced: bool) -> Iterator[Any]:
     for one in diff.compared:
         if one.differs or one.reading or _special(one):
             yield from _detail(diff, one, look)
-    first = diff.first
-    yield "\nno difference\n" if first is None else f"\nfirst that differs: {visible(first.name)}\n"
 
 
 def _shapes(one: "Compared") -> str:

@@ -61,7 +61,7 @@ def test_a_wrong_port_to_its_cause(ported: Path, cli: Cli) -> None:
         "change: pair features as the family does",
     ):
         assert words in outcome.out
-    assert outcome.out.endswith("\nfound: rotary-interleaved\n")
+    assert outcome.out.startswith("found: rotary-interleaved\n\n")
 
 
 def test_json_has_what_scripts_read(ported: Path, cli: Cli) -> None:
