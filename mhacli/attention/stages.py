@@ -57,14 +57,14 @@ def project(
     v = _linear(value, parameters.v_weight, parameters.v_bias, "v_proj_weight")
     if config.clip_qkv is not None:
         q, k, v = (x.clamp(-config.clip_qkv, config.clip_qkv) for x in (q, k, v))
-    k, v = _with_own_keys(config, parameters, k, v)
+    k, v = with_own_keys(config, parameters, k, v)
     norms = ((parameters.q_norm_weight, parameters.q_norm_bias), (parameters.k_norm_weight, parameters.k_norm_bias))
     if config.qk_norm is not None and config.qk_norm.span == "projection":
         q, k = (normalise(x, *norm, config.qk_norm) for x, norm in zip((q, k), norms, strict=True))
     q, k, v = split_heads(q, config.num_heads), split_heads(k, config.num_kv_heads), split_heads(v, config.num_kv_heads)
     if config.qk_norm is not None and config.qk_norm.span != "projection":
         q, k = (normalise(x, *norm, config.qk_norm) for x, norm in zip((q, k), norms, strict=True))
-    return _rotated(config, Heads(q, k, v), positions)
+    return rotated(config, Heads(q, k, v), positions)
 
 
 def _linear(x: Tensor, weight: Tensor | None, bias: Tensor | None, name: str) -> Tensor:
@@ -75,7 +75,7 @@ def _linear(x: Tensor, weight: Tensor | None, bias: Tensor | None, name: str) ->
     return functional.linear(x, weight, bias)
 
 
-def _with_own_keys(config: AttentionConfig, parameters: Parameters, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+def with_own_keys(config: AttentionConfig, parameters: Parameters, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Keys and values (N,S,…) with those that the module itself appends."""
     n = k.shape[0]
     if config.add_bias_kv:
@@ -89,16 +89,19 @@ def _with_own_keys(config: AttentionConfig, parameters: Parameters, k: Tensor, v
     return k, v
 
 
-def _rotated(config: AttentionConfig, heads: Heads, positions: Positions | None) -> Heads:
+def rotated(config: AttentionConfig, heads: Heads, positions: Positions | None) -> Heads:
+    """Queries and keys turned as configured; without `positions` they stand at 0, 1, 2 and so on."""
     if config.rotary is None:
         return heads
-    if positions is None:
-        at = torch.arange(max(heads.q.shape[2], heads.k.shape[2]), device=heads.q.device)
-        positions = Positions(at[None, : heads.q.shape[2]], at[None, : heads.k.shape[2]])
-    last = [int(p.max()) + 1 for p in (positions.queries, positions.keys) if p.numel()]
-    length = max(last, default=0)
+    positions = positions or plain_positions(heads.q.shape[2], heads.k.shape[2])
+    length = max((int(p.max()) + 1 for p in (positions.queries, positions.keys) if p.numel()), default=0)
     q = rotate(heads.q, config.rotary, positions.queries, length)
     return Heads(q, rotate(heads.k, config.rotary, positions.keys, length), heads.v)
+
+
+def plain_positions(queries: int, keys: int) -> Positions:
+    """0, 1, 2 … for both."""
+    return Positions(torch.arange(queries)[None], torch.arange(keys)[None])
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

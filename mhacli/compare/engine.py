@@ -14,8 +14,7 @@ from torch.nn import functional
 from mhacli.attention import stages
 from mhacli.attention.config import AttentionConfig
 from mhacli.attention.norms import normalise
-from mhacli.attention.positions import rotate
-from mhacli.attention.stages import Heads, Positions
+from mhacli.attention.stages import Heads
 from mhacli.compare.trial import Rounding, Scored, Trial
 from mhacli.errors import InputError
 from mhacli.vocabulary import STAGES
@@ -83,7 +82,7 @@ class Engine:
         )
         if config.clip_qkv is not None:
             q, k, v = (x.clamp(-config.clip_qkv, config.clip_qkv) for x in (q, k, v))
-        k, v = _with_own_keys(trial, k, v)
+        k, v = stages.with_own_keys(trial.config, trial.request.parameters, k, v)
         norm, norms = config.qk_norm, ((p.q_norm_weight, p.q_norm_bias), (p.k_norm_weight, p.k_norm_bias))
         if norm is not None and norm.span == "projection":
             q, k = (normalise(x, *own, norm) for x, own in zip((q, k), norms, strict=True))
@@ -91,7 +90,10 @@ class Engine:
         q, k, v = split(q, config.num_heads), split(k, config.num_kv_heads), split(v, config.num_kv_heads)
         if norm is not None and norm.span != "projection":
             q, k = (normalise(x, *own, norm) for x, own in zip((q, k), norms, strict=True))
-        return (trial.turn or turned)(Heads(q, k, v), config, request.positions)
+        heads = Heads(q, k, v)
+        if trial.turn is not None:
+            return trial.turn(heads, config, request.positions)
+        return stages.rotated(config, heads, request.positions)
 
     def _project(self, trial: Trial, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         if weight is None:
@@ -183,33 +185,6 @@ def _rows_of(x: Tensor | None, first: int, last: int, length: int) -> Tensor | N
     if x is None or x.shape[-2] == 1 != length:
         return x
     return x[..., first:last, :]
-
-
-def _with_own_keys(trial: Trial, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    config, p, n = trial.config, trial.request.parameters, k.shape[0]
-    if config.add_bias_kv and p.bias_k is not None and p.bias_v is not None:
-        k = torch.cat([k, p.bias_k.expand(n, 1, -1)], dim=1)
-        v = torch.cat([v, p.bias_v.expand(n, 1, -1)], dim=1)
-    if config.add_zero_attn:
-        k = torch.cat([k, k.new_zeros(n, 1, k.shape[2])], dim=1)
-        v = torch.cat([v, v.new_zeros(n, 1, v.shape[2])], dim=1)
-    return k, v
-
-
-def turned(heads: Heads, config: AttentionConfig, positions: Positions | None) -> Heads:
-    """Queries and keys rotated as configured."""
-    if config.rotary is None:
-        return heads
-    positions = positions or plain_positions(heads.q.shape[2], heads.k.shape[2])
-    length = max((int(p.max()) + 1 for p in (positions.queries, positions.keys) if p.numel()), default=0)
-    q = rotate(heads.q, config.rotary, positions.queries, length)
-    return Heads(q, rotate(heads.k, config.rotary, positions.keys, length), heads.v)
-
-
-def plain_positions(queries: int, keys: int) -> Positions:
-    """0, 1, 2 … for both."""
-    at = torch.arange(max(queries, keys))
-    return Positions(at[None, :queries], at[None, :keys])
 
 
 def _scores(trial: Trial, heads: Heads, bias: Tensor | None) -> Tensor:

@@ -6,9 +6,8 @@ from functools import partial
 from typing import Any
 
 from mhacli.attention.config import AttentionConfig
-from mhacli.attention.stages import Heads, Positions
+from mhacli.attention.stages import Heads, Positions, plain_positions, rotated
 from mhacli.compare.causes.model import Cause, Evidence, Variant
-from mhacli.compare.engine import plain_positions, turned
 from mhacli.compare.trial import Trial
 
 _BASES = (10_000.0, 500_000.0, 1_000_000.0, 100_000.0, 50_000.0, 150_000.0, 160_000.0, 5_000_000.0, 10_000_000.0, 1e9)
@@ -31,8 +30,8 @@ def _changed(trial: Trial, **changes: Any) -> Trial:
 
 def _missing(evidence: Evidence) -> Iterable[Variant]:
     yield Variant("", lambda t: t.with_config(rotary=None))
-    yield Variant("of the queries", lambda t: replace(t, turn=lambda h, c, p: Heads(h.q, turned(h, c, p).k, h.v)))
-    yield Variant("of the keys", lambda t: replace(t, turn=lambda h, c, p: Heads(turned(h, c, p).q, h.k, h.v)))
+    yield Variant("of the queries", lambda t: replace(t, turn=lambda h, c, p: Heads(h.q, rotated(c, h, p).k, h.v)))
+    yield Variant("of the keys", lambda t: replace(t, turn=lambda h, c, p: Heads(rotated(c, h, p).q, h.k, h.v)))
 
 
 def _style(evidence: Evidence) -> Iterable[Variant]:
@@ -85,7 +84,7 @@ def _shifted(trial: Trial, query: int, key: int) -> Trial:
 
 def _twice(evidence: Evidence) -> Iterable[Variant]:
     def turn(heads: Heads, config: AttentionConfig, positions: Positions | None) -> Heads:
-        return turned(turned(heads, config, positions), config, positions)
+        return rotated(config, rotated(config, heads, positions), positions)
 
     yield Variant("", lambda t: replace(t, turn=turn))
 
