@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mhacli.cli import output
+from mhacli.cli.heads_options import HeadsOptions, ImportanceOptions
 from mhacli.cli.model_options import GivenOptions, ModuleOptions, SizeOptions, VariantOptions
-from mhacli.cli.options import HeadsOptions, ImportanceOptions, LabelOptions, MaskOptions, MemoryOptions, PrintOptions
+from mhacli.cli.options import LabelOptions, MaskOptions, MemoryOptions, PrintOptions
 
 if TYPE_CHECKING:
     from mhacli.cli.inputs import RequestOptions

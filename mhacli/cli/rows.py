@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mhacli.cli.conditions import Condition
-from mhacli.cli.options import HeadsOptions
+from mhacli.cli.heads_options import HeadsOptions
 from mhacli.errors import UsageError
 from mhacli.heads.metrics import METRICS
 from mhacli.text import count, listing

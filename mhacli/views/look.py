@@ -1,8 +1,9 @@
 """How things are shown: the size of the terminal, what is cut, and how numbers are written."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 _MOST_CELLS = 2_000_000
 
@@ -42,11 +43,22 @@ def summary_number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
+def styled(pieces: Sequence[tuple[str, str]], look: Look) -> Any:
+    """One line of pieces, each a text and its style: rich text where there is colour, else a string."""
+    if not look.color:
+        return "".join(text for text, _ in pieces).rstrip() + "\n"
+    from rich.text import Text
+
+    return Text.assemble(*pieces, no_wrap=True)
+
+
 def text_width(text: str) -> int:
     """How many columns of a terminal a text takes: East Asian characters take two."""
+    if text.isascii():
+        return len(text)
     from rich.cells import cell_len
 
-    return len(text) if text.isascii() else cell_len(text)
+    return cell_len(text)
 
 
 def padded(text: str, width: int, right: bool = False) -> str:

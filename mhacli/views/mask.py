@@ -9,7 +9,7 @@ import numpy as np
 from mhacli.text import count, runs
 from mhacli.views import json
 from mhacli.views.delimited import csv_lines
-from mhacli.views.look import Look, cropped, label_width, number, padded
+from mhacli.views.look import Look, cropped, label_width, number, padded, styled
 from mhacli.views.matrix import position_labels
 
 if TYPE_CHECKING:
@@ -86,8 +86,6 @@ def _panel_name(view: MaskView, item: int, head: int) -> str:
 
 
 def _grid(view: MaskView, shown: Any, biased: Any, keys_seen: Any, item: int, look: Look) -> Iterator[Any]:
-    from rich.text import Text
-
     marks = _MARKS[look.unicode]
     item = view.selection.items[item] if view.report.visible.shape[0] > 1 else 0
     labels = position_labels(view.selection.queries, view.query_labels[item] if view.query_labels else None)
@@ -100,12 +98,12 @@ def _grid(view: MaskView, shown: Any, biased: Any, keys_seen: Any, item: int, lo
     rows = look.rows_shown(len(labels), len(heads), view.report.visible.shape[0] * view.report.visible.shape[1])
     yield " " * width + "".join(f" {head:>{cell}}" for head in heads[:columns]) + "   sees\n"
     for row in range(rows):
-        line = Text(padded(cropped(labels[row], width), width))
+        line = [(padded(cropped(labels[row], width), width), "")]
         for column in range(columns):
             kind = "biased" if biased[row, column] else "visible" if shown[row, column] else "hidden"
-            line.append(f" {marks[kind]:>{cell}}", style={"hidden": "dim"}.get(kind, "bold") if look.color else "")
-        line.append(f"   {int(keys_seen[row])}", style="bold red" if look.color and not keys_seen[row] else "")
-        yield line
+            line.append((f" {marks[kind]:>{cell}}", "dim" if kind == "hidden" else "bold"))
+        line.append((f"   {int(keys_seen[row])}", "" if keys_seen[row] else "bold red"))
+        yield styled(line, look)
     cut = [f"{rows} of {count(len(labels), 'query', 'queries')} (--query-pos {rows}:)"] * (rows < len(labels))
     cut += [f"{columns} of {count(len(heads), 'key')} (--key-pos {columns}:)"] * (columns < len(heads))
     if cut:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mhacli.text import count, visible
-from mhacli.views.look import Look, cropped, label_width, number, padded, text_width
+from mhacli.views.look import Look, cropped, label_width, number, padded, styled, text_width
 
 Array = NDArray[Any]
 
@@ -70,12 +70,7 @@ def _joined(lines: Sequence[_Line], widths: Sequence[int], look: Look) -> Any:
     for line, width in zip(lines, widths, strict=True):
         pieces += line
         pieces.append((" " * (width + _GAP - sum(text_width(text) for text, _ in line)), ""))
-    pieces.pop()
-    if not look.color:
-        return "".join(text for text, _ in pieces).rstrip() + "\n"
-    from rich.text import Text
-
-    return Text.assemble(*pieces, no_wrap=True)
+    return styled(pieces[:-1], look)
 
 
 @dataclass(frozen=True)
