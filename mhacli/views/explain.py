@@ -9,7 +9,8 @@ import numpy as np
 from mhacli.text import count, shape_text, visible
 from mhacli.views import json
 from mhacli.views.delimited import csv_lines
-from mhacli.views.look import Look, number, padded, text_width
+from mhacli.views.line import padded, text_width
+from mhacli.views.look import Look, number
 from mhacli.views.matrix import shade
 
 if TYPE_CHECKING:

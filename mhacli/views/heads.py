@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from mhacli.text import count, visible
 from mhacli.views import json
 from mhacli.views.delimited import csv_lines
-from mhacli.views.look import Look, number, summary_number, text_width
+from mhacli.views.line import text_width
+from mhacli.views.look import Look, number, summary_number
 
 Number = float | int | None
 

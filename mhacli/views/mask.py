@@ -9,8 +9,8 @@ import numpy as np
 from mhacli.text import count, runs
 from mhacli.views import json
 from mhacli.views.delimited import csv_lines
-from mhacli.views.look import Look, cropped, label_width, number, padded, styled
-from mhacli.views.matrix import position_labels
+from mhacli.views.line import cropped, label_width, padded, position_labels, styled
+from mhacli.views.look import Look, number
 
 if TYPE_CHECKING:
     from mhacli.masks import MaskReport

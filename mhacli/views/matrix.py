@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mhacli.text import count, visible
-from mhacli.views.look import Look, cropped, label_width, number, padded, styled, text_width
+from mhacli.text import count
+from mhacli.views.line import cropped, label_width, padded, styled, text_width
+from mhacli.views.look import Look, number
 
 Array = NDArray[Any]
 
@@ -33,13 +34,6 @@ class Matrix:
     rows: Sequence[str]
     columns: Sequence[str]
     shaded: bool
-
-
-def position_labels(indices: Sequence[int], tokens: Sequence[str] | None) -> list[str]:
-    """`3 did`: positions with their tokens, where they have any."""
-    if tokens is None:
-        return [str(index) for index in indices]
-    return [f"{i} {visible(tokens[i])}" if i < len(tokens) else str(i) for i in indices]
 
 
 def tables(matrices: Sequence[Matrix], look: Look) -> Iterator[Any]:

@@ -10,8 +10,9 @@ from mhacli.errors import UsageError
 from mhacli.text import count, runs, shape_text, visible
 from mhacli.views import json
 from mhacli.views.delimited import csv_lines
+from mhacli.views.line import position_labels
 from mhacli.views.look import Look, number
-from mhacli.views.matrix import Matrix, hidden_mark, position_labels, tables
+from mhacli.views.matrix import Matrix, hidden_mark, tables
 
 if TYPE_CHECKING:
     from mhacli.attention.report import Report, Shown

@@ -8,8 +8,9 @@ from cli_runner import Array, without_escapes
 from rich.cells import cell_len
 
 from mhacli.cli.output import show
-from mhacli.views.look import Look, cropped, label_width, number, padded, summary_number, text_width
-from mhacli.views.matrix import Matrix, position_labels, tables
+from mhacli.views.line import cropped, label_width, padded, position_labels, text_width
+from mhacli.views.look import Look, number, summary_number
+from mhacli.views.matrix import Matrix, tables
 
 
 def matrix(values: Array, hidden: Array | None = None, shaded: bool = True, label: str = "") -> Matrix:
