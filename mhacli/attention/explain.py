@@ -1,5 +1,6 @@
 """A result as a lesson: each stage's formula, shapes and numbers, and one query's row worked term by term."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,10 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mhacli.attention.lessons import LESSONS, Facts
+from mhacli.attention.lessons import LESSONS, Facts, StepWords
 from mhacli.attention.report import to_numpy
 from mhacli.attention.request import Result, merged_mask
-from mhacli.text import shape_text
 from mhacli.vocabulary import AXES, STAGES
 
 Array = NDArray[Any]
@@ -56,8 +56,9 @@ class Step:
 class Row:
     """One query's row in one head, term by term; each array has one entry a key.
 
-    `exp` is e^(masked_score - `largest`), `normaliser` their sum, `weight` exp / normaliser (after dropout, where it is
-    active). `values` (S, features) are the first features of v, and `context` what their weighted sum gives.
+    `exp` is e^(masked_score - `largest`), `sink` the same of the head's sink (0 without one), `normaliser` the sum of
+    all, `weight` exp / normaliser (after dropout, where it is active). `values` (S, features) are the first features of
+    v, and `context` what their weighted sum gives.
     """
 
     item: int
@@ -68,6 +69,7 @@ class Row:
     masked_score: Array
     largest: float
     exp: Array
+    sink: float
     normaliser: float
     weight: Array
     values: Array
@@ -91,9 +93,10 @@ class Lesson:
 def explain(result: Result, items: Sequence[int], heads: Sequence[int], queries: Sequence[int]) -> Lesson:
     """The lesson of a result that kept every stage; rows are worked for each chosen item, head and query."""
     request = result.request
-    facts = _facts(result, items[0], heads[0], queries[0])
-    steps = tuple(_step(lesson.stages, result, facts) for lesson in LESSONS if _there(lesson.stages, result))
-    rows = tuple(_row(result, item, head, query) for item in items for head in heads for query in queries)
+    mask = merged_mask(request)
+    facts = _facts(result, mask, items[0], heads[0], queries[0])
+    steps = tuple(_step(lesson, result, facts) for lesson in LESSONS if lesson.stages[0] in result.shapes)
+    rows = tuple(_row(result, mask, item, head, query) for item in items for head in heads for query in queries)
     return Lesson(
         letters=_letters(result),
         steps=steps,
@@ -104,10 +107,6 @@ def explain(result: Result, items: Sequence[int], heads: Sequence[int], queries:
         own_keys=request.grid.keys,
         notes=result.notes,
     )
-
-
-def _there(stages: tuple[str, ...], result: Result) -> bool:
-    return stages[0] in result.shapes
 
 
 def _letters(result: Result) -> tuple[Letter, ...]:
@@ -130,15 +129,16 @@ def _letters(result: Result) -> tuple[Letter, ...]:
     return tuple(Letter(a, AXES[a].name, size, AXES[a].meaning + also.get(a, "")) for a, size in sizes.items())
 
 
-def _facts(result: Result, item: int, head: int, query: int) -> Facts:
+def _facts(result: Result, mask: Tensor | None, item: int, head: int, query: int) -> Facts:
     request = result.request
-    mask = merged_mask(request)
     hidden = 0 if mask is None else int(torch.isneginf(mask).sum())
     return Facts(
         config=request.config,
         heads=result.shapes["q"][0][1],
         kv_heads=result.shapes["k"][0][1],
         head_dim=result.shapes["q"][0][3],
+        value_dim=result.shapes["v"][0][3],
+        out_bias=request.parameters.out_bias is not None,
         self_attention=request.self_attention and request.heads is None,
         given_heads=request.heads is not None,
         masks=_mask_words(result),
@@ -172,17 +172,16 @@ def _mask_words(result: Result) -> tuple[str, ...]:
     return (*words, *(name for name, mask in named if mask is not None))
 
 
-def _step(stages: tuple[str, ...], result: Result, facts: Facts) -> Step:
-    lesson = next(lesson for lesson in LESSONS if lesson.stages == stages)
+def _step(lesson: StepWords, result: Result, facts: Facts) -> Step:
     return Step(
-        stages=stages,
+        stages=lesson.stages,
         formula=lesson.formula(facts),
         before=tuple((name, result.shapes[name]) for name in lesson.before if name in result.shapes),
-        after=tuple((name, result.shapes[name]) for name in stages),
+        after=tuple((name, result.shapes[name]) for name in lesson.stages),
         sizes=lesson.sizes(facts),
         what=lesson.what(facts),
         why=lesson.why(facts),
-        numbers=tuple(_numbers(name, result, facts) for name in stages if not _repeats(name, result)),
+        numbers=tuple(_numbers(name, result, facts) for name in lesson.stages if not _repeats(name, result)),
     )
 
 
@@ -205,7 +204,7 @@ def _numbers(name: str, result: Result, facts: Facts) -> Numbers:
     return Numbers(f"{name}, {place}", tuple(to_numpy(line[:_PIECE]).tolist()), line.shape[0])
 
 
-def _row(result: Result, item: int, head: int, query: int) -> Row:
+def _row(result: Result, mask: Tensor | None, item: int, head: int, query: int) -> Row:
     stages = result.stages
     score, masked, weight = (stages[name][item, head, query] for name in ("scores", "masked_scores", "attn_weights"))
     heads, groups = stages["q"].shape[1], stages["v"].shape[1]
@@ -214,7 +213,8 @@ def _row(result: Result, item: int, head: int, query: int) -> Row:
     largest = float(finite.max()) if finite.numel() else float("nan")
     # in float64: what is shown is the arithmetic, and its last digits should add up
     exp = torch.exp(masked.double() - largest) if finite.numel() else torch.zeros_like(masked, dtype=torch.float64)
-    mask = merged_mask(result.request)
+    sinks = result.request.parameters.sinks if result.request.config.sinks else None
+    sink = 0.0 if sinks is None or not finite.numel() else math.exp(float(sinks[head]) - largest)
     added = torch.zeros_like(score)
     if mask is not None:
         own = mask[item if mask.shape[0] > 1 else 0, head if mask.shape[1] > 1 else 0, query]
@@ -228,13 +228,9 @@ def _row(result: Result, item: int, head: int, query: int) -> Row:
         masked_score=to_numpy(masked),
         largest=largest,
         exp=to_numpy(exp),
-        normaliser=float(exp.sum()),
+        sink=sink,
+        normaliser=float(exp.sum()) + sink,
         weight=to_numpy(weight),
         values=to_numpy(values),
         context=to_numpy(stages["context"][item, head, query, :_PIECE]),
     )
-
-
-def shape_words(name: str, shape: Shape) -> str:
-    """`q (N=1, H=8, L=10, D=32)`."""
-    return f"{name} {shape_text(*shape)}"

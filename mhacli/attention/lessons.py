@@ -19,6 +19,8 @@ class Facts:
     heads: int
     kv_heads: int
     head_dim: int
+    value_dim: int
+    out_bias: bool
     self_attention: bool
     given_heads: bool
     masks: tuple[str, ...]
@@ -169,6 +171,15 @@ def _masked_why(facts: Facts) -> str:
     )
 
 
+def _weights_formula(facts: Facts) -> str:
+    if facts.config.sinks:
+        return "attn_weights = softmax([masked_scores, sink]) = e^(x - max) / (Σ e^(x - max) + e^(sink - max))"
+    return "attn_weights = softmax(masked_scores) = e^(x - max) / Σ e^(x - max)"
+
+
+_EMPTY_ROWS_GIVE = {"nan": "0/0 = NaN", "zero": "0", "uniform": "the same weight for every key"}
+
+
 def _weights_what(facts: Facts) -> tuple[str, ...]:
     said = ["over the keys: each row, one query's, turns into weights between 0 and 1 that sum to 1"]
     if facts.config.sinks:
@@ -177,7 +188,7 @@ def _weights_what(facts: Facts) -> tuple[str, ...]:
         p = facts.config.dropout
         said.append(f"dropout: each weight is set to 0 with probability {p:g} and the others divided by {1 - p:g}")
     if facts.empty_rows:
-        gives = {"nan": "0/0 = NaN", "zero": "0", "uniform": "the same weight for every key"}[facts.config.empty_rows]
+        gives = "0, the sinks take all" if facts.config.sinks else _EMPTY_ROWS_GIVE[facts.config.empty_rows]
         said.append(f"{count(facts.empty_rows, 'row')} with no visible key: {gives}")
     return tuple(said)
 
@@ -191,16 +202,16 @@ def _context_what(facts: Facts) -> tuple[str, ...]:
 
 
 def _output_formula(facts: Facts) -> str:
-    return "attn_output = concat(head 0 … head H-1) · W_oᵀ" + (" + b_o" if facts.config.bias else "")
+    return "attn_output = concat(head 0 … head H-1) · W_oᵀ" + (" + b_o" if facts.out_bias else "")
 
 
 def _output_sizes(facts: Facts) -> str:
-    d, joined = facts.head_dim, facts.heads * facts.head_dim
+    d, joined = facts.value_dim, facts.heads * facts.value_dim
     return f"{count(facts.heads, 'head')} × {d} = {joined} features side by side, projected to {facts.config.embed_dim}"
 
 
 def _output_why(facts: Facts) -> str:
-    d = facts.head_dim
+    d = facts.value_dim
     return (
         f"why the output projection: until here no head knew of another, each filled its own {d} features. W_o mixes "
         f"them into the features that the rest of the model reads; head h adds context_h · W_o[:, h·{d} : h·{d}+{d}]ᵀ"
@@ -222,7 +233,7 @@ LESSONS = (
     StepWords(
         ("attn_weights",),
         ("masked_scores",),
-        lambda _: "attn_weights = softmax(masked_scores) = e^(x - max) / Σ e^(x - max)",
+        _weights_formula,
         _weights_what,
         why=_weights_why,
     ),

@@ -1,5 +1,6 @@
 """Layouts that the user says: which parameter is which, and what its shape cannot tell."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -125,7 +126,7 @@ def _by_family(
 ) -> Plan:
     if config is None and row.needs_config:
         raise InputError(f"{model_type} needs its configuration, and there is no config.json", "name its folder")
-    base = row.places[0]
+    base = _place(row, model_type, said)
     known = base.names
     order = said.order or known.order
     transposed = known.transposed if said.transposed is None else said.transposed
@@ -139,6 +140,26 @@ def _by_family(
     _check_needed(attention, said, model_type)
     biases = found_biases(names, "", file) if reading.biases is None else reading.biases
     return Plan(model_type, "", names, attention, tuple(sources_of(names, ref, attention, biases)), reading.notes)
+
+
+def _place(row: Family, model_type: str, said: Said) -> Place:
+    """The place among a family's that the mapped name is of; self-attention where the name tells nothing.
+
+    Raises:
+        InputError: the family has an encoder and a decoder, or the like, and the name tells none of them.
+    """
+    name = said.tensors.get("qkv") or said.tensors["q"]
+    stem = name.removesuffix(".weight").rpartition(".")[0] + "."
+    for place in row.places:
+        path = re.escape(place.path).replace(r"\{\}", r"\d+")
+        if re.search(rf"(?:^|\.){path}", stem):
+            return place
+    if row.places[0].kind != "self" and len({place.kind for place in row.places}) > 1:
+        raise InputError(
+            f"{model_type} has several kinds of attention, and the name {visible(name)} tells none of them",
+            f"map without the family, or use names with one of {', '.join(p.path for p in row.places)}",
+        )
+    return row.places[0]
 
 
 def _check_needed(config: AttentionConfig, said: Said, model_type: str) -> None:

@@ -124,7 +124,9 @@ def _normed(config: AttentionConfig, parameters: Parameters, options: VariantOpt
         norm |= {} if options.norm_eps is None else {"eps": options.norm_eps}
         return AttentionConfig.from_json(config.to_json(), qk_norm=norm)
     if options.norm_eps is not None:
-        raise UsageError("--norm-eps is about a qk-norm, and there is none", "add --qk-norm rms, or layer")
+        if config.qk_norm is None:
+            raise UsageError("--norm-eps is about a qk-norm, and there is none", "add --qk-norm rms, or layer")
+        return replace(config, qk_norm=replace(config.qk_norm, eps=options.norm_eps))
     if weight is not None and config.qk_norm is None:
         raise UsageError(
             "the parameters have a q_norm.weight, and nothing says what norm it belongs to",

@@ -105,7 +105,10 @@ def _importance(
     if asked.seeds is not None and not asked.curve:
         raise UsageError("--seeds says how many random orders --curve has, and there is no --curve", "add --curve")
     requests = [build(option) for option in options]
-    found = importance(requests, gradients(asked.grad, requests), max_memory=budget(options[0].memory.max_memory))
+    allowed = budget(options[0].memory.max_memory)
+    found = importance(requests, gradients(asked.grad, requests, allowed), max_memory=allowed)
+    if any(request.config.train and request.config.dropout for request in requests):
+        output.note("dropout is not applied to importance")
     for note in dict.fromkeys([*(note for request in requests for note in request.notes), *found.notes]):
         output.note(note)
     line = curve(found, 5 if asked.seeds is None else asked.seeds) if asked.curve else None

@@ -97,11 +97,10 @@ def gather(options: RequestOptions, sources: Sources) -> Gathered:
     """Find every tensor that the options name; options go before the dump."""
     inputs = options.inputs
     found: dict[str, Found | Loaded] = {}
-    entry: dict[str, Any] = {}
+    from_dump, entry = metadata.read_dump(inputs.dump, sources)
+    found |= from_dump
     if inputs.dump is not None:
-        found |= sources.group(inputs.dump)
         _expect_something(inputs.dump, found, sources)
-        entry = metadata.configuration(sources.open(split_reference(inputs.dump)[0]))
     if options.module.weights is not None:
         given, said = _weights(options.module, options.variants.kv_heads, sources)
         found = {n: f for n, f in found.items() if n not in PARAMETERS} | given

@@ -14,7 +14,8 @@ from mhacli.text import visible
 from mhacli.views.layers import ListedLayer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
 _READ_UNASKED = 2**30
 """Bytes of attention weights up to which all heads are summed up without `--layer`."""
@@ -41,7 +42,7 @@ def listed(file: TensorFile, path: str, chosen: str | None, family: str | None) 
     if chosen is None and size > _READ_UNASKED:
         return tuple(ListedLayer(layer, None) for layer in facts)
     with progress(f"reading the heads of {visible(path)}", size) as advance:
-        return tuple(ListedLayer(layer, _heads(layer, file, path, facts, advance)) for layer in facts)
+        return tuple(ListedLayer(layer, _heads(layer, file, config, family, facts, advance)) for layer in facts)
 
 
 def _bytes(layer: LayerFacts, file: TensorFile) -> int:
@@ -49,16 +50,19 @@ def _bytes(layer: LayerFacts, file: TensorFile) -> int:
 
 
 def _heads(
-    layer: LayerFacts, file: TensorFile, path: str, facts: "Sequence[LayerFacts]", advance: "Callable[[int], object]"
+    layer: LayerFacts,
+    file: TensorFile,
+    config: "Mapping[str, Any] | None",
+    family: str | None,
+    facts: "Sequence[LayerFacts]",
+    advance: "Callable[[int], object]",
 ) -> HeadFacts | None:
     """The facts of a layer's heads; None where it cannot be read, which is noted."""
     if layer.problem is not None:
         return None
     several = sum(other.index == layer.index for other in facts) > 1
     try:
-        read = load_layer(
-            file, configuration(path), layer.index, layer.prefix if several else None, family=layer.family
-        )
+        read = load_layer(file, config, layer.index, layer.prefix if several else None, family=family)
         found = head_facts(read.arrays, read.config.num_heads, read.config.num_kv_heads)
     except MhaError as error:
         output.note(f"layer {layer.index}: {error.message}")

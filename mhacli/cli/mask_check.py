@@ -10,7 +10,6 @@ from mhacli.cli import mask_request, masking, metadata
 from mhacli.cli.options import LabelOptions, MaskOptions, MemoryOptions
 from mhacli.cli.sources import Found, Loaded, Sources
 from mhacli.errors import InputError, UsageError
-from mhacli.files import split_reference
 from mhacli.masks import Grid, MaskRules
 from mhacli.masks.checks import Evidence, Weights, grid_of, with_weights
 
@@ -39,8 +38,7 @@ def build(
         MhaError: masks that cannot be understood, or nothing to check.
     """
     with Sources(memory_.budget(memory.max_memory)) as sources:
-        from_dump = {} if dump is None else sources.group(dump)
-        entry = {} if dump is None else metadata.configuration(sources.open(split_reference(dump)[0]))
+        from_dump, entry = metadata.read_dump(dump, sources)
         found = from_dump | masking.find(options, sources, from_dump)
         if attn_weights is not None:
             found["attn_weights"] = sources.one(attn_weights, "--attn-weights", "attn_weights")

@@ -10,7 +10,6 @@ from mhacli.cli import masking, metadata
 from mhacli.cli.options import LabelOptions, MaskOptions, MemoryOptions
 from mhacli.cli.sources import Found, Loaded, Sources
 from mhacli.errors import InputError, UsageError
-from mhacli.files import split_reference
 from mhacli.masks import Grid, MaskRules, Masks, check
 from mhacli.text import shape_text
 from mhacli.vocabulary import MATRICES
@@ -41,8 +40,7 @@ def build(
     """
     budget = memory_.budget(memory.max_memory)
     with Sources(budget) as sources:
-        from_dump = {} if dump is None else sources.group(dump)
-        entry = {} if dump is None else metadata.configuration(sources.open(split_reference(dump)[0]))
+        from_dump, entry = metadata.read_dump(dump, sources)
         found = masking.find(options, sources, from_dump)
         rules = MaskRules.from_json(masking.rules(options, entry))
         try:

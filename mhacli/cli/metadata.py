@@ -3,11 +3,24 @@
 import json
 from typing import Any
 
+from mhacli.cli.sources import Found, Sources
 from mhacli.errors import InputError
-from mhacli.files import TensorFile
+from mhacli.files import TensorFile, split_reference
 from mhacli.text import visible
 
 _D2L = {"num_heads": "num_heads", "num_hiddens": "embed_dim"}
+
+
+def read_dump(reference: str | None, sources: Sources) -> tuple[dict[str, Found], dict[str, Any]]:
+    """The tensors of a dump by our word, and what its metadata says of the configuration; nothing without a dump.
+
+    Raises:
+        InputError: nothing in it is understood, or its metadata is not.
+    """
+    if reference is None:
+        return {}, {}
+    found = sources.group(reference)
+    return found, configuration(sources.open(split_reference(reference)[0]))
 
 
 def configuration(file: TensorFile) -> dict[str, Any]:

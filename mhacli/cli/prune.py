@@ -66,7 +66,7 @@ def prune(
         content = (
             pruned_files.ours(stored, asked, less, chosen.kept, removal.mode)
             if names == "ours"
-            else pruned_files.familys(module, chosen.kept, removal.mode, allowed)
+            else pruned_files.familys(module, variants.kv_heads, chosen.kept, removal.mode, allowed)
         )
         pruned_files.write(out, content, module, less.config, removal.mode, memory.max_memory)
     if out != "-":
@@ -92,6 +92,8 @@ def _found(
 
     grid = asked.grid
     notes = [*asked.notes, *chosen.notes]
+    if asked.config.train and asked.config.dropout:
+        notes.append("dropout is not applied to the output's error; both times have it")
     for name in by_head(asked) if removal.mode == "drop" else ():
         notes.append(f"{name} has a part for each head: what is left takes the parts of its heads")
     return Pruning(

@@ -82,7 +82,7 @@ def ours(stored: Stored, full: Request, less: Request, kept: Kept, mode: str) ->
     return PrunedFile(state_dict(parameters, mode), {"mhacli": json.dumps(entry)})
 
 
-def familys(options: ModuleOptions, kept: Kept, mode: str, max_bytes: int) -> PrunedFile:
+def familys(options: ModuleOptions, kv_heads: int | None, kept: Kept, mode: str, max_bytes: int) -> PrunedFile:
     """The layer's tensors under the names of its checkpoint, fused and transposed as they are there.
 
     Raises:
@@ -99,6 +99,7 @@ def familys(options: ModuleOptions, kept: Kept, mode: str, max_bytes: int) -> Pr
             _mapping(options),
             family=options.family,
             heads=options.heads,
+            kv_heads=kv_heads,
         )
         arrays = prune_names(plan, file.read, kept, mode)
         dtypes = {name: TORCH_DTYPES.get(file.tensors[name].dtype) for name in arrays}

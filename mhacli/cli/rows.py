@@ -66,6 +66,11 @@ def _sorted(rows: list[HeadRow], by: str | None) -> list[HeadRow]:
 def _failing(rows: Sequence[HeadRow], conditions: Sequence[Condition]) -> list[str]:
     said = []
     for condition in conditions:
+        if rows and not any(condition.metric in row.metrics for row in rows):
+            raise UsageError(
+                f"--fail-if {condition.text}: {condition.metric} is not measured: no dump here has what it needs",
+                "without it the condition could never hold; mhacli heads shows what is measured",
+            )
         heads = [row for row in rows if condition.holds(row.metrics.get(condition.metric))]
         if heads:
             names = (f"head {row.head} of {row.dump}" for row in heads)

@@ -141,12 +141,15 @@ def _sizes(a: Dump, b: Dump, pairs: Sequence[Pair]) -> dict[str, int]:
     """E, D, S and H·D, as far as the shapes of stages hold them."""
     sizes: dict[str, int] = {}
     for one in pairs:
-        for shape in (a.tensors[one.a.name].shape, b.tensors[one.b.name].shape):
+        for named, dump in ((one.a, a), (one.b, b)):
+            shape = dump.tensors[named.name].shape
             if one.stage in ("query", "attn_output") and len(shape) > 1:
                 sizes.setdefault("E", shape[-1])
             elif one.stage in ("q", "k", "context") and len(shape) == 4:
                 sizes.setdefault("D", shape[-1])
-                sizes.setdefault("HD", shape[1] * shape[3])
+                if one.stage != "k":
+                    heads = 2 if named.word is not None and named.word.head_layout == "nlhd" else 1
+                    sizes.setdefault("HD", shape[heads] * shape[3])
             elif one.stage in MATRICES and len(shape) == 4:
                 sizes.setdefault("S", shape[-1])
     return sizes

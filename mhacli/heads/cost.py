@@ -11,7 +11,7 @@ import torch
 from mhacli.attention import request as requests
 from mhacli.attention import stages
 from mhacli.attention.request import Request
-from mhacli.attention.stream import counted_queries
+from mhacli.attention.stream import counted_queries, stream
 from mhacli.heads.prune import Kept
 
 
@@ -29,13 +29,14 @@ class Cost:
 
 
 def cost(full: Request, less: Request, max_memory: int | None = None) -> Cost:
-    """How far the pruned attention's output is from the full one's, on the same inputs.
+    """How far the pruned attention's output is from the full one's, on the same inputs; without dropout.
 
     Raises:
         TooLargeError: attention would take more than `max_memory` bytes.
     """
     before, after = (
-        requests.run(request, {"attn_output"}, max_memory).stages["attn_output"].double() for request in (full, less)
+        stream(request, keep={"attn_output"}, max_memory=max_memory).stages["attn_output"].double()
+        for request in (full, less)
     )
     counted = counted_queries(full).to(before.device)
     counted &= before.isfinite().all(dim=-1) & after.isfinite().all(dim=-1)

@@ -3,7 +3,7 @@
 The output is a sum over heads, Σ_h context_h W_hᵀ + b with W_h the head's columns of the output projection.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mhacli.attention import request as requests
 from mhacli.attention.request import Request
-from mhacli.attention.stream import counted_queries
+from mhacli.attention.stream import counted_queries, stream
 from mhacli.errors import InputError
 from mhacli.text import count, shape_text
 
@@ -42,12 +41,6 @@ class Measured:
     not_numbers: int
     own_loss: bool
 
-    def error_without(self, removed: Collection[int]) -> float:
-        """‖output - output without these heads‖ / ‖output‖; NaN where the output is 0."""
-        chosen = sorted(removed)
-        squared = max(0.0, float(self.gram[np.ix_(chosen, chosen)].sum()))
-        return float(np.sqrt(squared) / self.output) if self.output else float("nan")
-
 
 def measure(
     request: Request, grad: Tensor | None = None, context: Tensor | None = None, max_memory: int | None = None
@@ -68,7 +61,7 @@ def measure(
             "give the parameters too, with --weights FILE, or --tensor out_proj.weight=FILE",
         )
     if context is None:
-        context = requests.run(request, {"context"}, max_memory).stages["context"]
+        context = stream(request, keep={"context"}, max_memory=max_memory).stages["context"]
     with torch.inference_mode():
         _check_grad(grad, (context.shape[0], context.shape[2], weight.shape[0]))
         return _Sums(request, weight, context, grad).measured()

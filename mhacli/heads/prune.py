@@ -14,7 +14,6 @@ from mhacli.errors import InputError, UsageError
 from mhacli.masks import Masks
 from mhacli.text import count, listing, runs
 
-MODES = ("drop", "zero")
 _ZERO = "--mode zero removes any heads, and keeps the shapes"
 
 

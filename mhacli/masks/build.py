@@ -73,6 +73,18 @@ class MaskRules:
         """Whether any rule hides anything."""
         return self.causal or self.strict or self.window is not None
 
+    def span(self, queries: int, keys: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Where each query stands, and the first and the last key that it may see but for `strict`, each (L,)."""
+        offset = keys - queries if self.causal_align == "bottom-right" else 0
+        position = np.arange(queries, dtype=np.int64) + offset
+        first, last = np.zeros_like(position), np.full_like(position, keys - 1)
+        if self.window is not None:
+            reach = min(self.window, queries + keys) - 1
+            first, last = np.maximum(first, position - reach), np.minimum(last, position + reach)
+        if self.causal:
+            last = np.minimum(last, position)
+        return position, first, last
+
     def hidden(self, queries: int, keys: int, first: int = 0, last: int | None = None) -> NDArray[np.bool_]:
         """Which keys (columns, S) the queries `first` to `last` (rows) may not see; True = hidden."""
         offset = keys - queries if self.causal_align == "bottom-right" else 0

@@ -29,13 +29,7 @@ def mean_visible(masks: Masks, grid: Grid) -> float:
 
 def rule_counts(rules: MaskRules, queries: int, keys: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """How many keys each query sees by the rules alone, (L,)."""
-    offset = keys - queries if rules.causal_align == "bottom-right" else 0
-    position = np.arange(queries, dtype=np.int64) + offset
-    first, last = np.zeros_like(position), np.full_like(position, keys - 1)
-    if rules.window is not None:
-        first, last = np.maximum(first, position - rules.window + 1), np.minimum(last, position + rules.window - 1)
-    if rules.causal:
-        last = np.minimum(last, position)
+    position, first, last = rules.span(queries, keys)
     own = ((first <= position) & (position <= last)) if rules.strict else np.zeros_like(position, dtype=np.bool_)
     counts: np.ndarray[tuple[int], np.dtype[np.int64]] = np.maximum(0, last - first + 1) - own
     return counts

@@ -106,8 +106,10 @@ def _sums(row: "Row", decimals: int, look: Look) -> Iterator[str]:
         )
         return
     largest, z = number(row.largest, decimals), number(row.normaliser, decimals)
+    summed = "Σ e^(x-max) + e^(sink-max)" if row.sink else "Σ e^(x-max)"
     yield from _wrapped(
-        f"max = {largest}; Σ e^(x-max) = {z}; weight = e^(x-max) / {z}; the weights sum to {row.weight.sum():.4f}", look
+        f"max = {largest}; {summed} = {z}; weight = e^(x-max) / {z}; the weights sum to {row.weight.sum():.4f}",
+        look,
     )
     visible_keys = [key for key in range(len(row.weight)) if not _is_hidden(row, key)]
     if row.values.shape[1]:
@@ -163,7 +165,7 @@ def _row_document(lesson: "Lesson", row: "Row") -> dict[str, Any]:
     document: dict[str, Any] = {"item": row.item, "head": row.head, "query": row.query}
     document["keys"] = [_key_label(lesson, row.item, key) for key in range(len(row.weight))]
     document |= terms
-    document |= {"largest": row.largest, "normaliser": row.normaliser, "values": row.values, "context": row.context}
+    document |= {name: getattr(row, name) for name in ("largest", "sink", "normaliser", "values", "context")}
     return document | {"nonfinite": json.nonfinite(terms)}
 
 

@@ -1,9 +1,11 @@
 """The lesson's numbers are the engine's, its row adds up, and its words follow the configuration."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from mhacli.attention.config import AttentionConfig
 from mhacli.attention.explain import Lesson, explain
@@ -111,3 +113,20 @@ def test_a_row_that_sees_no_key_says_so() -> None:
     assert math.isnan(row.largest)
     assert row.normaliser == 0
     assert np.isnan(row.weight).all()
+
+
+def test_the_row_of_a_head_with_a_sink_adds_up() -> None:
+    request, sinks = result_of(replace(CAUSAL, sinks=True)).request, torch.tensor([0.5, 1.0, 2.0])
+    result = run(replace(request, parameters=replace(request.parameters, sinks=sinks)), set(STAGES))
+    row = explain(result, [1], [2], [3]).rows[0]
+    assert row.sink == pytest.approx(math.exp(2 - row.largest))
+    assert np.allclose(row.weight, row.exp / row.normaliser, atol=1e-7)
+    assert row.weight.sum() < 1
+
+
+def test_sinks_take_all_of_a_row_that_sees_nothing() -> None:
+    _, lesson = lesson_of(
+        AttentionConfig(embed_dim=24, num_heads=3, sinks=True, masks=MaskRules(strict=True, window=1))
+    )
+    said = next(step.what for step in lesson.steps if step.stages == ("attn_weights",))
+    assert any(words.endswith("with no visible key: 0, the sinks take all") for words in said)

@@ -118,10 +118,13 @@ def test_tokens_are_escaped_in_every_format(form: str, hostile: str, ported: Pat
     assert outcome.code == 1
     assert "\x1b" not in outcome.out
     assert "\u202e" not in outcome.out
+    letters = {"a\x1b[31mb": "[31mb", "\u202eevil": "evil"}.get(hostile, hostile)
+    assert (letters in outcome.out) == (form in ("table", "json"))
 
 
 def test_a_terminal_of_80_columns_has_no_longer_line(ported: Path, cli: Cli) -> None:
     out = cli.on_terminal("diagnose --no-color --layer 0", ported, "--weights", LLAMA).out
+    assert "found: rotary-interleaved" in out
     assert all(len(line) <= 80 for line in out.splitlines())
     assert "…" not in out
 

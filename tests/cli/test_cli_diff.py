@@ -219,7 +219,10 @@ def test_hostile_names_and_tokens_are_escaped(cli: Cli) -> None:
         hostile: Arrays = {"x\x1b[31m": np.full(3, fill), "query": np.full((1, 1, 2), fill)}
         np.savez(file, **hostile)
     for form in FORMATS:
-        assert "\x1b" not in cli("diff a.npz b.npz --tokens 'a\x1b[1mb' --format", form).out
+        outcome = cli("diff a.npz b.npz --tokens 'a\x1b[1mb' --format", form)
+        assert outcome.code == 1
+        assert "[31m" in outcome.out
+        assert "\x1b" not in outcome.out
 
 
 WRONG = {

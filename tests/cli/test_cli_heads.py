@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from pathlib import Path
 
 import numpy as np
@@ -102,7 +101,9 @@ def test_similarity_is_a_matrix_of_distances(cli: Cli) -> None:
 def test_importance_and_its_curve_are_shown_in_every_format(cli: Cli) -> None:
     command = f"heads {MINILM} --importance --curve --seeds 2"
     assert "Spearman" in cli.fine(command).out
-    assert json.dumps(cli.json(command))
+    document = cli.json(command)
+    assert document["heads"] == 12
+    assert len(document["curve"]["kept"]) == 13
     for form in ("csv", "plain"):
         assert cli.fine(f"{command} --format {form}").out
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import subprocess
 from pathlib import Path
@@ -141,11 +142,11 @@ def test_grouped_heads_stay_in_equal_groups(cli: Cli) -> None:
 
 def test_best_heads_that_cannot_be_shared_are_said(cli: Cli) -> None:
     sizes = "--embed-dim 24 --heads 6 --kv-heads 3"
-    for seed in range(3):
-        command = f"prune {sizes} --seed {seed} --keep 2 --by ablation"
+    for keep, seed in itertools.product((2, 3), range(3)):
+        command = f"prune {sizes} --seed {seed} --keep {keep} --by ablation"
         drop, zero = cli.json(command), cli.json(f"{command} --mode zero")
         said = any("kv heads must serve equally many" in note for note in drop["notes"])
-        assert said == (drop["kept"] != zero["kept"])
+        assert said == (drop["kept"] != zero["kept"]) == (keep == 3)
         assert drop["importance"] == zero["importance"]
 
 
@@ -257,3 +258,11 @@ def test_written_metadata_holds_the_configuration_alone(cli: Cli) -> None:
         entry = json.loads(file.metadata()["mhacli"])
     assert (entry["num_heads"], entry["head_dim"], entry["embed_dim"]) == (11, 32, 384)
     assert "tokens" not in entry
+
+
+def test_active_dropout_is_no_part_of_the_error(cli: Cli) -> None:
+    command = "prune --embed-dim 64 --heads 8 --drop 1 --mode zero"
+    plain, dropped = cli.json(command), cli.json(f"{command} --train --dropout 0.5")
+    assert dropped["error"] == plain["error"]
+    assert any("dropout is not applied" in note for note in dropped["notes"])
+    assert not any("dropout" in note for note in plain["notes"])

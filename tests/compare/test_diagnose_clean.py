@@ -30,8 +30,8 @@ def test_a_family_is_clean(family: str, number: int, cli: Cli) -> None:
     layer = json.loads(said.get("indices", "[0, 1]"))[number]
     prefix = json.loads(said.get("prefixes", "{}")).get(str(number))
     weights = f"{folder}:{prefix}" if prefix else str(folder)
-    options = ["--weights", weights, *([] if prefix else ["--layer", str(layer)]), "--format", "json"]
-    document = cli.json("diagnose", f"{golden}:layer.{number}", *options[:-2])
+    options = ["--weights", weights, *([] if prefix else ["--layer", str(layer)])]
+    document = cli.json("diagnose", f"{golden}:layer.{number}", *options)
     verdicts = {stage["stage"]: stage["verdict"] for stage in document["stages"] if stage["verdict"] != "not recorded"}
     assert set(verdicts.values()) == {"agrees"}
     assert {"context", "attn_output"} <= set(verdicts)

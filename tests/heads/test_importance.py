@@ -14,6 +14,7 @@ from mhacli.attention import request as requests
 from mhacli.attention.config import AttentionConfig
 from mhacli.attention.module import seeded_request
 from mhacli.attention.request import Request
+from mhacli.attention.stream import stream
 from mhacli.errors import InputError, UsageError
 from mhacli.heads import parts
 from mhacli.heads.curve import RANDOM, curve
@@ -27,7 +28,7 @@ Array = NDArray[Any]
 
 def given(seed: int = 0, kv_len: int | None = S, **fields: Any) -> Request:
     """A request whose biases are not zero, as a trained one's."""
-    request = seeded_request(AttentionConfig(E, H, **fields), N, L, kv_len, seed)
+    request = seeded_request(AttentionConfig(E, H, **({"dtype": "float64"} | fields)), N, L, kv_len, seed)
     p, generator = request.parameters, torch.Generator().manual_seed(seed)
     biases = {
         name: torch.randn(getattr(p, name).shape, generator=generator).to(getattr(p, name))
@@ -63,7 +64,6 @@ REQUESTS = {
     "padding": padded,
     "empty rows": with_empty_rows,
 }
-COUNTED = {"padding": [5, 3], "empty rows": [3, 4]}
 
 
 def output_of(request: Request, context_NHLD: Tensor) -> Tensor:
@@ -144,8 +144,8 @@ def test_parts_of_the_queries_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_context_that_is_there_is_not_computed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     request = given()
-    expected, context = measure(request), requests.run(request, {"context"}).stages["context"]
-    monkeypatch.setattr(requests, "run", None)
+    expected, context = measure(request), stream(request, keep={"context"}).stages["context"]
+    monkeypatch.setattr("mhacli.heads.parts.stream", None)
     np.testing.assert_array_equal(measure(request, context=context).gram, expected.gram)
 
 

@@ -151,13 +151,7 @@ class Evidence:
     def _rows_of_rules(self) -> Rows:
         """The same without mask tensors, from the two ends of what each query sees: L steps in place of L·S."""
         rules, lens = self.meant.rules, self.meant.valid_lens
-        offset = self.grid.keys - self.grid.queries if rules.causal_align == "bottom-right" else 0
-        position = np.arange(self.grid.queries)[None, None] + offset
-        low, high = np.zeros_like(position), np.full_like(position, self.grid.keys - 1)
-        if rules.causal:
-            high = np.minimum(high, position)
-        if rules.window is not None:
-            low, high = np.maximum(low, position - rules.window + 1), np.minimum(high, position + rules.window - 1)
+        position, low, high = (ends[None, None] for ends in rules.span(self.grid.queries, self.grid.keys))
         if lens is not None:
             high = np.minimum(high, (lens[:, None, None] if lens.ndim == 1 else lens[:, None]) - 1)
         own = rules.strict & (low <= position) & (position <= high)
