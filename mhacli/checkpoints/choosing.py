@@ -11,9 +11,9 @@ from mhacli.checkpoints.family import Family, Sizes, parameter
 from mhacli.checkpoints.guidance import unknown_layout
 from mhacli.checkpoints.layers import LayerRef, candidates, choose, family_named, find_layers
 from mhacli.checkpoints.mapped import plan_mapped
-from mhacli.checkpoints.plan import Plan, found_biases, read_settings, sources_of
+from mhacli.checkpoints.plan import Plan, check_said, found_biases, read_settings, sources_of
 from mhacli.checkpoints.settings import Settings
-from mhacli.errors import InputError, UsageError
+from mhacli.errors import InputError
 from mhacli.files import TensorFile
 from mhacli.text import visible
 
@@ -113,9 +113,7 @@ def plan_of(file: TensorFile, told: Told, ref: LayerRef, heads: int | None = Non
         )
     names = ref.place.names
     read, reading = read_settings(config or {}, row, name, ref.place, ref.index, _sizes(file, ref, heads, kv_heads))
-    for option, said, value in (("heads", heads, read.num_heads), ("kv_heads", kv_heads, read.num_kv_heads)):
-        if said is not None and said != value:
-            raise UsageError(f"{option} is {said}, but the checkpoint's configuration says {value}")
+    check_said(heads, kv_heads, read)
     biases = found_biases(names, ref.prefix, file) if reading.biases is None else reading.biases
     sources = tuple(sources_of(names, ref, read, biases))
     return Plan(name, ref.prefix, names, read, sources, (*told.notes, *reading.notes))

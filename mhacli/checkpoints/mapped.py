@@ -10,7 +10,7 @@ from mhacli.checkpoints import quantised
 from mhacli.checkpoints.family import Family, Names, Place, Sizes
 from mhacli.checkpoints.fields import harmless, touches_attention
 from mhacli.checkpoints.layers import LayerRef
-from mhacli.checkpoints.plan import Plan, found_biases, read_settings, sources_of
+from mhacli.checkpoints.plan import Plan, check_said, found_biases, read_settings, sources_of
 from mhacli.checkpoints.settings import Settings
 from mhacli.errors import InputError, UsageError
 from mhacli.files import TensorFile
@@ -136,6 +136,7 @@ def _by_family(
     width = shape[0 if transposed else 1] if len(shape) == 2 else 0
     sizes = Sizes(width, "q_norm" in said.tensors, heads, kv_heads)
     attention, reading = read_settings(config or {}, row, model_type, base, layer, sizes)
+    check_said(heads, kv_heads, attention)
     ref = LayerRef(layer, "", Place("", names, base.kind))
     _check_needed(attention, said, model_type)
     biases = found_biases(names, "", file) if reading.biases is None else reading.biases

@@ -118,6 +118,17 @@ def _norms(names: Names, prefix: str, config: AttentionConfig) -> Iterator[Sourc
             yield Source((prefix + parameter(name, "bias"),), (f"{ours}.bias",), shape, axes)
 
 
+def check_said(heads: int | None, kv_heads: int | None, read: AttentionConfig) -> None:
+    """That numbers of heads which the user says are those of the checkpoint's configuration.
+
+    Raises:
+        UsageError: they are not.
+    """
+    for option, said, value in (("heads", heads, read.num_heads), ("kv_heads", kv_heads, read.num_kv_heads)):
+        if said is not None and said != value:
+            raise UsageError(f"{option} is {said}, but the checkpoint's configuration says {value}")
+
+
 def found_biases(names: Names, prefix: str, file: TensorFile) -> str:
     """Which projections have a bias in the file, as letters of `qkvo`."""
     letters = {"q": "q", "k": "k", "v": "v", "qkv": "qkv", "kv": "kv", "out": "o"}

@@ -96,9 +96,20 @@ def of_dump(asked: Asked) -> Measured:
             raise
 
 
+_OF_ANY_WEIGHTS = ("layer", "weights", "family", "map", "seed", "device")
+"""Options about computing that may stand beside ready weights: they name a row, or say nothing of these numbers."""
+
+
 def _of_weights(asked: Asked, weights: Tensor, entry: Mapping[str, Any], notes: tuple[str, ...]) -> Measured:
     if asked.options.masks.any_said:
         raise UsageError("masks are for weights that are computed, and these are given", "leave the mask options out")
+    for group in (asked.options.sizes, asked.options.module, asked.options.variants):
+        for name, value in vars(group).items():
+            if value is not None and name not in _OF_ANY_WEIGHTS:
+                option = f"--{name.replace('_', '-')}"
+                raise UsageError(
+                    f"{option} is for weights that are computed, and these are given", f"leave {option} out"
+                )
     if weights.ndim == 3:
         weights = weights[None]
     if weights.ndim != 4 or not weights.is_floating_point():

@@ -21,6 +21,7 @@ from mhacli.vocabulary import STAGES
 
 INPUTS_AND_PARAMETERS = frozenset({"input", "parameter"})
 _REMEMBERED = 2**27
+_PRODUCTS = 2**22
 _Held = TypeVar("_Held")
 
 
@@ -150,10 +151,13 @@ class Engine:
 
     @staticmethod
     def largest_product(heads: Heads) -> Tensor:
-        """The largest |q·k| before it is scaled, of what is finite."""
-        product = heads.q @ stages.spread_groups(heads.k, heads.q.shape[1]).transpose(-2, -1)
-        finite = product[torch.isfinite(product)]
-        return finite.abs().max() if finite.numel() else product.new_zeros(())
+        """The largest |q·k| before it is scaled, of what is finite; some queries at a time."""
+        k = stages.spread_groups(heads.k, heads.q.shape[1]).transpose(-2, -1)
+        largest = heads.q.new_zeros(())
+        for q in torch.split(heads.q, max(1, _PRODUCTS // max(1, k.shape[0] * k.shape[1] * k.shape[3])), dim=2):
+            product = (q @ k).abs().nan_to_num(nan=0.0, posinf=0.0)
+            largest = torch.maximum(largest, product.amax()) if product.numel() else largest
+        return largest
 
     def chunks(
         self, trial: Trial, rows_at_once: int, needed: Collection[str] = STAGES

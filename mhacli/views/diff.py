@@ -22,7 +22,7 @@ def table(found: "FolderDiff", look: Look) -> Iterator[Any]:
         yield from _dump(one, look, spaced=index > 0)
     for side, names in (("A", found.only_a), ("B", found.only_b)):
         if names:
-            yield f"\nfiles only in {side}: {listing((visible(n) for n in names), 20)}\n"
+            yield f"\nfiles only in {side}: {listing((visible(n) for n in names), len(names) if look.full else 20)}\n"
 
 
 def _dump(diff: "DumpDiff", look: Look, spaced: bool) -> Iterator[Any]:
@@ -105,7 +105,7 @@ def _lines(diff: "DumpDiff", one: "Compared", look: Look) -> Iterator[str]:
     if found.outside and len(found.heads) > 1:
         worst = sorted(found.heads, key=lambda h: (-h.outside, -h.max_abs))
         heads = (f"{h.head}: {h.max_abs:.1e} ({h.outside:,} outside)" for h in worst if h.outside)
-        yield f"by head: {listing(heads, _MOST_HEADS)}"
+        yield f"by head: {listing(heads, len(found.heads) if look.full else _MOST_HEADS)}"
 
 
 def _special(one: "Compared") -> str:

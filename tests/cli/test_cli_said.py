@@ -41,6 +41,26 @@ def test_a_window_of_any_size_is_one(command: str, cli: Cli) -> None:
     cli.fine(f"{command} --seq-len 4 --window 9223372036854775808")
 
 
+@pytest.mark.parametrize("option", ["--heads 7", "--kv-heads 5", "--scale 9", "--rotary half", "--seq-len 50"])
+def test_ready_weights_take_no_option_about_computing(option: str, cli: Cli) -> None:
+    np.savez("w.npz", attn_weights=np.full((2, 3, 5, 7), 1 / 7, np.float32))
+    cli.fine("heads w.npz")
+    assert "for weights that are computed" in cli.refused(2, f"heads w.npz {option}")
+
+
+def test_full_cuts_no_list_of_a_difference(cli: Cli) -> None:
+    scores = np.zeros((1, 11, 3, 5), np.float32)
+    np.savez("a.npz", scores=scores)
+    np.savez("b.npz", scores=scores + 1)
+    assert "and 3 more" in cli("diff a.npz b.npz").out
+    assert " more" not in cli("diff a.npz b.npz --full").out
+
+
+def test_heads_that_contradict_the_family_are_refused_with_a_map(cli: Cli) -> None:
+    parts = " ".join(f"--map {p}=encoder.layers.0.self_attn.{name}.weight" for p, name in NAMES.items())
+    assert "configuration says 4" in cli.refused(2, f"run --weights {FAMILIES / 'bart'} {parts} --heads 2")
+
+
 @pytest.mark.parametrize(("place", "heads", "causal"), [("encoder", 4, False), ("decoder", 3, True)])
 def test_mapped_names_tell_which_attention_of_the_family_it_is(place: str, heads: int, causal: bool, cli: Cli) -> None:
     stem = f"{place}.layers.0.self_attn"

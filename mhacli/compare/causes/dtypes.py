@@ -6,8 +6,8 @@ from functools import partial
 
 import torch
 
-from mhacli.attention.stages import spread_groups
 from mhacli.compare.causes.model import Cause, Evidence, Variant
+from mhacli.compare.engine import Engine
 from mhacli.compare.measure import EVERYWHERE
 from mhacli.compare.trial import Rounding, Trial
 
@@ -33,13 +33,6 @@ def _of(dtype: torch.dtype, evidence: Evidence) -> Iterable[Variant]:
         yield Variant(words, partial(_rounded, dtype=dtype, at=at))
 
 
-def _largest_product(evidence: Evidence) -> float:
-    heads = evidence.heads
-    product = heads.q @ spread_groups(heads.k, heads.q.shape[1]).transpose(-2, -1)
-    finite = product[torch.isfinite(product)]
-    return float(finite.abs().max()) if finite.numel() else 0.0
-
-
 def _float16(evidence: Evidence) -> Iterable[Variant]:
     return _of(torch.float16, evidence)
 
@@ -49,7 +42,7 @@ def _bfloat16(evidence: Evidence) -> Iterable[Variant]:
 
 
 def _overflow(evidence: Evidence) -> Iterable[Variant]:
-    if _largest_product(evidence) <= _LARGEST_HALF:
+    if Engine.largest_product(evidence.heads) <= _LARGEST_HALF:
         return
     yield Variant("q·k before it is scaled", lambda t: _rounded(t, torch.float16, EVERYWHERE | {"raw"}))
     yield Variant(
