@@ -9,8 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mhacli.attention.request import Result, merged_mask
+from mhacli.attention.request import Request, Result, merged_mask
 from mhacli.selection import Selection
+from mhacli.text import count
 from mhacli.vocabulary import INPUTS, MATRICES
 
 Array = NDArray[Any]
@@ -34,18 +35,35 @@ class Shown:
 
 @dataclass(frozen=True)
 class Report:
-    """What `mhacli run` shows: configuration, shapes, the chosen stages, labels and notes."""
+    """What `mhacli run` shows: configuration, shapes, the chosen stages, labels and notes.
+
+    `headline` says in two lines what is computed, and over what.
+    """
 
     config: Mapping[str, Any]
+    headline: tuple[str, str]
     grid: tuple[int, int, int, int]
-    layout: str
     shapes: Mapping[str, tuple[tuple[int, ...], tuple[str, ...]]]
     shown: tuple[Shown, ...]
     query_labels: tuple[tuple[str, ...], ...] | None
     key_labels: tuple[tuple[str, ...], ...] | None
     extra_keys: tuple[str, ...]
-    variants: tuple[str, ...]
     notes: tuple[str, ...]
+
+
+def headline(request: Request) -> tuple[str, str]:
+    """What is computed, and over what, in words."""
+    config, grid = request.config, request.grid
+    kind = "attention" if grid.queries == grid.keys else "cross-attention"
+    rules = [name for name in ("causal", "strict") if getattr(config.masks, name)]
+    rules += [f"window {config.masks.window}"] if config.masks.window else []
+    variants = "".join(f", {variant}" for variant in config.variants if not variant.startswith("head_dim"))
+    queries, keys = count(grid.queries, "query", "queries"), count(grid.keys, "key")
+    return (
+        f"{' '.join([*rules, kind])}: {count(grid.heads, 'head')} of {config.head_dim}, "
+        f"embed_dim {config.embed_dim}{variants}",
+        f"{count(grid.batch, 'item')}, {queries}, {keys}; {config.dtype}; {request.layout}",
+    )
 
 
 def to_numpy(tensor: Tensor) -> Array:
@@ -76,14 +94,13 @@ def report(result: Result, show: Sequence[str], selection: Selection, average: b
     grid = request.grid
     return Report(
         config=request.config.to_json() | {"batch_first": not request.layout.seq_first},
+        headline=headline(request),
         grid=(grid.batch, grid.heads, grid.queries, grid.keys),
-        layout=str(request.layout),
         shapes=result.shapes,
         shown=tuple(shown),
         query_labels=request.labels.queries,
         key_labels=request.labels.keys,
         extra_keys=request.config.extra_keys,
-        variants=tuple(v for v in request.config.variants if not v.startswith("head_dim")),
         notes=result.notes,
     )
 

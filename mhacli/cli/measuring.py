@@ -1,7 +1,7 @@
 """What `mhacli heads` measures of each dump: block by block from inputs, or from weights that are already there."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,10 +16,11 @@ from mhacli.attention.request import Request
 from mhacli.attention.stream import counted_queries, work
 from mhacli.cli import labels as labels_
 from mhacli.cli import output
-from mhacli.cli.inputs import RequestOptions, assemble, gather
+from mhacli.cli.inputs import RequestOptions
 from mhacli.cli.progress import progress
+from mhacli.cli.ready import Ready, open_dump
 from mhacli.cli.sources import Sources
-from mhacli.errors import InputError, UsageError
+from mhacli.errors import InputError
 from mhacli.heads.dense import Around, measure_dense
 from mhacli.heads.metrics import HeadMetrics, measure
 from mhacli.heads.remarks import remarks
@@ -68,20 +69,19 @@ class Measured:
 
 
 def of_dump(asked: Asked) -> Measured:
-    """Measure the heads of one dump, with progress on stderr.
+    """Open one dump and measure its heads, with progress on stderr.
 
     Raises:
         MhaError: nothing to measure, or files and options that do not go together.
     """
-    options = asked.options
-    with Sources(memory.budget(options.memory.max_memory)) as sources:
-        gathered = gather(options, sources)
-        ready = not gathered.starts_from and "attn_weights" in gathered.found
-        if ready:
-            weights = torch.from_numpy(np.ascontiguousarray(sources.read(gathered.found["attn_weights"])))
-            return _of_weights(asked, weights, gathered.entry, (*sources.understood, *sources.notes))
-        request = assemble(options, gathered, sources)
-    total, done = work(request), 0
+    return measured(asked, open_dump(asked.options))
+
+
+def measured(asked: Asked, opened: Request | Ready) -> Measured:
+    """Measure the heads of what was opened already, with progress on stderr."""
+    if isinstance(opened, Ready):
+        return _of_weights(asked, opened)
+    total, done = work(opened), 0
     with progress(f"measuring {asked.name}", total) as advance:
 
         def count(scores: int) -> None:
@@ -90,39 +90,19 @@ def of_dump(asked: Asked) -> Measured:
             advance(scores)
 
         try:
-            return _of_request(asked, request, count)
+            return _of_request(asked, opened, count)
         except KeyboardInterrupt:
             output.note(f"{visible(asked.name)}: {100 * done // max(1, total)} % of the scores were done")
             raise
 
 
-_OF_ANY_WEIGHTS = ("layer", "weights", "family", "map", "seed", "device")
-"""Options about computing that may stand beside ready weights: they name a row, or say nothing of these numbers."""
-
-
-def _of_weights(asked: Asked, weights: Tensor, entry: Mapping[str, Any], notes: tuple[str, ...]) -> Measured:
-    if asked.options.masks.any_said:
-        raise UsageError("masks are for weights that are computed, and these are given", "leave the mask options out")
-    for group in (asked.options.sizes, asked.options.module, asked.options.variants):
-        for name, value in vars(group).items():
-            if value is not None and name not in _OF_ANY_WEIGHTS:
-                option = f"--{name.replace('_', '-')}"
-                raise UsageError(
-                    f"{option} is for weights that are computed, and these are given", f"leave {option} out"
-                )
-    if weights.ndim == 3:
-        weights = weights[None]
-    if weights.ndim != 4 or not weights.is_floating_point():
-        got = shape_text(tuple(weights.shape))
-        raise InputError(f"attn_weights has shape {got} and dtype {weights.dtype}, expected (N, H, L, S) of floats")
-    weights = weights if weights.dtype == torch.float64 else weights.float()
-    n, h, length, keys = weights.shape
-    grid = Grid(n, h, length, keys)
-    queries, key_tokens = labels_.choose(asked.options.labels, entry, grid)
-    ids = _token_ids(asked, key_tokens or (queries if length == keys else None), grid)
-    metrics = measure_dense(weights, Around(token_ids=ids))
-    distances = jensen_shannon(weights).numpy() if asked.similarity else None
-    return Measured(_rows(asked, metrics, float(keys)), distances, notes)
+def _of_weights(asked: Asked, ready: Ready) -> Measured:
+    weights = ready.array
+    tensor = torch.from_numpy(weights if weights.dtype == np.float64 else weights.astype(np.float32, copy=False))
+    ids = _token_ids(asked, ready.labels.keys, ready.grid)
+    metrics = measure_dense(tensor, Around(token_ids=ids))
+    distances = jensen_shannon(tensor).numpy() if asked.similarity else None
+    return Measured(_rows(asked, metrics, float(ready.grid.keys)), distances, ready.notes)
 
 
 def _of_request(asked: Asked, request: Request, advance: Callable[[int], object]) -> Measured:

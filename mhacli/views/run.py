@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mhacli.errors import UsageError
-from mhacli.text import count, runs, shape_text, visible
+from mhacli.text import runs, shape_text, visible
 from mhacli.views import json
 from mhacli.views.delimited import csv_lines
 from mhacli.views.line import position_labels
@@ -20,26 +20,11 @@ if TYPE_CHECKING:
 
 def table(report: "Report", look: Look) -> Iterator[Any]:
     """The report for people."""
-    yield "\n".join((*_headline(report), "", ""))
+    yield "\n".join((*report.headline, "", ""))
     yield _shapes(report)
     for shown in report.shown:
         yield "\n"
         yield from _stage(report, shown, look)
-
-
-def _headline(report: "Report") -> tuple[str, str]:
-    n, h, length, s = report.grid
-    config = report.config
-    e = config["embed_dim"]
-    kind = "attention" if length == s else "cross-attention"
-    rules = [name for name in ("causal", "strict") if config[name]]
-    rules += [f"window {config['window']}"] if config["window"] else []
-    variants = "".join(f", {variant}" for variant in report.variants)
-    sizes = f"{count(n, 'item')}, {count(length, 'query', 'queries')}, {count(s, 'key')}"
-    return (
-        f"{' '.join([*rules, kind])}: {count(h, 'head')} of {config['head_dim']}, embed_dim {e}{variants}",
-        f"{sizes}; {config['dtype']}; {report.layout}",
-    )
 
 
 def _shapes(report: "Report") -> str:
@@ -179,7 +164,7 @@ def _token(report: "Report", name: str, item: int, position: int) -> str:
 
 def plain(report: "Report", look: Look) -> Iterator[str]:
     """Bare matrices of numbers, `#` before every line that is none: `numpy.loadtxt` reads it."""
-    yield from (f"# {line}\n" for line in _headline(report))
+    yield from (f"# {line}\n" for line in report.headline)
     for name, (shape, axes) in report.shapes.items():
         yield f"# {name} {shape_text(shape, axes)}\n"
     for shown in report.shown:

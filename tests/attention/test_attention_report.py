@@ -112,7 +112,7 @@ def test_a_report_carries_what_the_request_said() -> None:
     labels = Labels((("a",) * L,) * N, (("b",) * S,) * N)
     given = whole(labels=labels, layout=Layout(seq_first=True), notes=("said",))
     assert given.grid == (N, H, L, S)
-    assert given.layout == "sequence-first (L,N,E)"
+    assert given.headline[1].endswith("sequence-first (L,N,E)")
     assert given.config["batch_first"] is False
     assert given.config["num_heads"] == H
     assert (given.query_labels, given.key_labels) == (labels.queries, labels.keys)
