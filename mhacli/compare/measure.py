@@ -135,7 +135,7 @@ def gaps(
 ) -> dict[str, Gap]:
     """How every recorded stage differs from what the trial computes: all rows, or those given."""
     total: dict[str, Gap] = {}
-    for first, last, made in _parts(engine, trial, rows_at_once, rows, recorded):
+    for first, last, made in parts(engine, trial, rows_at_once, rows, recorded):
         for name, theirs in recorded.items():
             part = theirs if trial.whole else part_of(name, theirs, first, last)
             one = _gap(name, part, made[name], first, places) if name in made else Gap(shape=False)
@@ -154,9 +154,10 @@ def squashed(masked: Tensor) -> Tensor:
     return torch.where((masked < -1e4) & torch.isfinite(masked), -100 - torch.log10(-masked.clamp(max=-1)), masked)
 
 
-def _parts(
+def parts(
     engine: Engine, trial: Trial, rows_at_once: int, rows: tuple[int, int] | None, needed: Collection[str]
 ) -> Iterator[tuple[int, int, dict[str, Tensor]]]:
+    """What a trial computes, some rows at a time: all of them, or those given at once."""
     if rows is None or trial.whole:
         yield from engine.chunks(trial, rows_at_once, needed)
         return
@@ -211,7 +212,7 @@ def _distance(
 ) -> dict[str, tuple[float, float]]:
     """The largest |difference| of two trials in each stage, and the largest entry."""
     found: dict[str, tuple[float, float]] = dict.fromkeys(names, (0.0, 0.0))
-    both = (_parts(engine, trial, rows_at_once, rows, names) for trial in (other, plain))
+    both = (parts(engine, trial, rows_at_once, rows, names) for trial in (other, plain))
     for (_, _, mine), (_, _, exact) in zip(*both, strict=True):
         for name in names:
             if name not in mine:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mhacli.compare.causes import CAUSES, Cause, Evidence, Variant
 from mhacli.compare.engine import Engine
-from mhacli.compare.measure import Gap, fits_in, floors, gaps, part_of
+from mhacli.compare.measure import Gap, fits_in, floors, gaps, part_of, parts
 from mhacli.compare.trial import InapplicableError, Rounding, Trial, changed_steps
 from mhacli.errors import MhaError
 
@@ -203,17 +203,20 @@ def explains(on: Field, trial: Trial, left: Mapping[str, Gap]) -> bool:
 
 
 def _same_errors(on: Field, trial: Trial, rounding: Rounding) -> bool:
-    exact = _all_rows(on, replace(trial, rounding=None))
-    rounded = _all_rows(on, trial)
-    for name, theirs in on.evidence.recorded.items():
-        if _was_rounded(theirs, rounding.dtype):
-            continue
-        part = theirs if exact[name].shape == theirs.shape else part_of(name, theirs, *(on.rows or (0, 0)))
-        recorded_error, own_error = _errors(part, exact[name]), _errors(rounded[name], exact[name])
-        scale = float(recorded_error.norm() * own_error.norm())
-        if scale == 0 or float(recorded_error.flatten() @ own_error.flatten()) / scale < _SAME_ERRORS:
-            return False
-    return True
+    """Whether the recorded stages err from exact ones as rounded ones do: by the angle between both errors."""
+    recorded = {name: x for name, x in on.evidence.recorded.items() if not _was_rounded(x, rounding.dtype)}
+    products: dict[str, tuple[float, float, float]] = {}
+    both = (parts(on.engine, t, on.rows_at_once, on.rows, recorded) for t in (replace(trial, rounding=None), trial))
+    for (first, last, exact), (_, _, rounded) in zip(*both, strict=True):
+        for name, theirs in recorded.items():
+            part = theirs if trial.whole else part_of(name, theirs, first, last)
+            mine, own = (_errors(x, exact[name]).flatten() for x in (part, rounded[name]))
+            new = float(mine @ own), float(mine @ mine), float(own @ own)
+            old = products.get(name, (0.0, 0.0, 0.0)) if name not in ("k", "v") else (0.0, 0.0, 0.0)
+            products[name] = old[0] + new[0], old[1] + new[1], old[2] + new[2]
+    return all(
+        mine * own > 0 and together / math.sqrt(mine * own) >= _SAME_ERRORS for together, mine, own in products.values()
+    )
 
 
 def _was_rounded(recorded: Tensor, dtype: torch.dtype) -> bool:
@@ -224,9 +227,3 @@ def _was_rounded(recorded: Tensor, dtype: torch.dtype) -> bool:
 def _errors(x: Tensor, exact: Tensor) -> Tensor:
     error = x - exact
     return error.masked_fill(~torch.isfinite(error), 0)
-
-
-def _all_rows(on: Field, trial: Trial) -> dict[str, Tensor]:
-    heads = on.engine.heads(trial)
-    first, last = on.rows or (0, heads.q.shape[2])
-    return on.engine.rows(trial, heads, first, last)

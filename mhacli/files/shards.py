@@ -71,26 +71,26 @@ class _Shard:
         self.path = path
         self.fault: Fault | None = None
         try:
-            source, header = self._open()
+            source = self._open()
+            try:
+                self.header, self._stamp = self._header(source), source.stamp()
+            finally:
+                source.close()
         except Fault as fault:
             self.fault = fault
             return
-        source.close()
-        self.header = header
-        if header.problems:
-            self.fault = header.problems[0]
+        if self.header.problems:
+            self.fault = self.header.problems[0]
 
-    def _open(self) -> tuple[Source, safetensors.Header]:
-        source = open_source(str(self.path), 0, _refuse_pipe)
-        try:
-            head = source.read(0, min(HEAD_BYTES, source.size))
-            fault = None if safetensors.looks_like(head) else foreign.recognise(head, str(self.path))
-            if fault:
-                raise fault
-            return source, safetensors.read_header(source)
-        except BaseException:
-            source.close()
-            raise
+    def _open(self) -> Source:
+        return open_source(str(self.path), 0, _refuse_pipe)
+
+    def _header(self, source: Source) -> safetensors.Header:
+        head = source.read(0, min(HEAD_BYTES, source.size))
+        fault = None if safetensors.looks_like(head) else foreign.recognise(head, str(self.path))
+        if fault:
+            raise fault
+        return safetensors.read_header(source)
 
     def stored(self, name: str) -> Stored:
         """A tensor of this shard, with a problem where it is not in there or the shard cannot be used."""
@@ -102,11 +102,11 @@ class _Shard:
         return Stored(info, element, lambda: self._numbers(name))
 
     def _numbers(self, name: str) -> Section:
-        source, header = self._open()
-        if header != self.header:
+        source = self._open()
+        if source.stamp() != self._stamp:
             source.close()
             raise Fault(f"lies in {quoted(self.path.name)}, which was changed since it was opened", "try again")
-        return Section(source, header.data_start + header.entries[name][2], closes_source=True)
+        return Section(source, self.header.data_start + self.header.entries[name][2], closes_source=True)
 
 
 def _unusable(name: str, problem: str, hint: str | None) -> Stored:

@@ -61,6 +61,11 @@ class Source:
             raise system_fault("read", error) from None
         return done
 
+    def stamp(self) -> tuple[int, ...]:
+        """Which file this is and when it was last changed; equal stamps mean an unchanged file."""
+        status = os.fstat(self.file.fileno())
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
     def close(self) -> None:
         """Close the file."""
         self.file.close()
