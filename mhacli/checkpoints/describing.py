@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mhacli.attention.config import AttentionConfig
+from mhacli.checkpoints import quantised
 from mhacli.checkpoints.choosing import Told, family_of, plan_of
 from mhacli.checkpoints.family import Family
 from mhacli.checkpoints.layers import LayerRef, find_layers
-from mhacli.checkpoints.plan import Plan
+from mhacli.checkpoints.plan import Plan, check_sources
 from mhacli.errors import MhaError
 from mhacli.files import TensorFile
 
@@ -75,10 +76,12 @@ def describe_layers(
         UsageError: there is no such family.
     """
     told = family_of(file, config, family)
-    return tuple(_facts(file, told, ref, heads) for ref in find_layers(file.tensors, told.family))
+    return tuple(_facts(file, config, told, ref, heads) for ref in find_layers(file.tensors, told.family))
 
 
-def _facts(file: TensorFile, told: Told, ref: LayerRef, heads: int | None) -> LayerFacts:
+def _facts(
+    file: TensorFile, config: Mapping[str, Any] | None, told: Told, ref: LayerRef, heads: int | None
+) -> LayerFacts:
     try:
         plan = plan_of(file, told, ref, heads)
     except MhaError as error:
@@ -87,7 +90,6 @@ def _facts(file: TensorFile, told: Told, ref: LayerRef, heads: int | None) -> La
             ref.index, ref.prefix, ref.kind, told.name, None, None, None, False, None, "", (), (), problem
         )
     read = plan.config
-    missing = [name for source in plan.sources for name in source.theirs if name not in file.tensors]
     return LayerFacts(
         ref.index,
         ref.prefix,
@@ -101,8 +103,19 @@ def _facts(file: TensorFile, told: Told, ref: LayerRef, heads: int | None) -> La
         position_words(read),
         read.variants,
         tuple(_parameters(file, plan)),
-        f"{missing[0]} is missing" if missing else None,
+        _problem(file, plan, config),
     )
+
+
+def _problem(file: TensorFile, plan: Plan, config: Mapping[str, Any] | None) -> str | None:
+    """Why `load_layer` would refuse the layer, in its words; None where it would not."""
+    try:
+        quantised.check(file, config, plan.prefix)
+        check_sources(file, plan)
+        quantised.check_dtypes(file, plan)
+    except MhaError as error:
+        return error.message
+    return None
 
 
 def _parameters(file: TensorFile, plan: Plan) -> list[ParameterFacts]:

@@ -146,7 +146,29 @@ def test_a_missing_tensor_is_named(tmp_path: Path) -> None:
         loaded(tensors, tmp_path, LLAMA, 1)
     with open_tensors(str(tmp_path / "model.safetensors")) as file:
         problems = [layer.problem for layer in describe_layers(file, LLAMA)]
-    assert problems == [None, "model.layers.1.self_attn.v_proj.weight is missing"]
+    assert problems == [None, "model.layers.1.self_attn.v_proj.weight is missing, which llama needs"]
+
+
+@pytest.mark.parametrize("damage", ["shape", "dtype", "scales", "configuration"])
+def test_what_is_listed_as_computable_is_computed_and_the_rest_says_why_not(tmp_path: Path, damage: str) -> None:
+    tensors, config = llama_tensors(), dict(LLAMA)
+    name = "model.layers.1.self_attn.k_proj.weight"
+    if damage == "shape":
+        tensors[name] = tensors[name][:, :-1]
+    elif damage == "dtype":
+        tensors[name] = tensors[name].astype(np.int8)
+    elif damage == "scales":
+        tensors[f"{name}_scale_inv"] = np.ones(1, np.float32)
+    else:
+        config["quantization_config"] = {
+            "quant_method": "mxfp4",
+            "modules_to_not_convert": ["model.layers.0.self_attn"],
+        }
+    with pytest.raises(InputError) as refused:
+        loaded(tensors, tmp_path, config, 1)
+    with open_tensors(str(tmp_path / "model.safetensors")) as file:
+        problems = [layer.problem for layer in describe_layers(file, config)]
+    assert problems == [None, refused.value.message]
 
 
 def test_a_missing_bias_is_named(tmp_path: Path) -> None:
