@@ -21,6 +21,14 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
+_ASCII = str.maketrans({"·": ".", "→": "->", "×": "x", "…": "...", "ᵀ": "^T", "√": "sqrt ", "Σ": "sum", "│": "|"})
+
+
+def ascii_signs(text: str) -> str:
+    """The text with the signs that we write in ASCII; what came from files may still hold others."""
+    return text.translate(_ASCII)
+
+
 def shortened(text: str, limit: int = 120) -> str:
     """The text made visible and, where it is longer than `limit` characters, cut with the number left out."""
     shown = visible(text[: limit + 1])

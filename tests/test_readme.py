@@ -62,7 +62,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_commands_run(command: str, checkout: Path) -> None:
     done = shell(command, checkout)
     assert done.returncode == 0, done.stderr
-    assert done.stdout
+    written = re.search(r" -o ([^- ]\S+)", command)
+    assert done.stdout or (written and (checkout / written[1]).stat().st_size)
 
 
 def test_python_runs(checkout: Path) -> None:
@@ -81,6 +82,11 @@ def test_the_picture_is_what_comes_out(checkout: Path) -> None:
         label, *cells = line.split()
         found = next(row.split() for row in printed.splitlines() if row.startswith(f"{label} {cells[0]} "))
         assert [round(float(cell), 2) for cell in cells[1:]] == [round(float(c), 2) for c in found[2:]]
+
+
+def test_the_bars_are_what_comes_out(checkout: Path) -> None:
+    command, *bars = next(block for block in blocks("text") if block.startswith("$ mhacli plot")).splitlines()
+    assert shell(command.removeprefix("$ "), checkout).stdout.splitlines() == bars
 
 
 def test_the_story_of_the_wrong_port_is_what_comes_out(checkout: Path) -> None:

@@ -21,6 +21,7 @@ COMMANDS = {
     "run": "Run multi-head attention; print shapes and every head's weight matrix.",
     "explain": "Walk through attention stage by stage, on real numbers.",
     "heads": "Say what every head looks at: metrics, importance, similarity.",
+    "plot": "Draw heat maps: in the terminal, as a figure, or as a page to explore.",
     "mask": "Build, merge, print, check and save masks.",
     "show": "List the tensors of files: name, dtype, shape, summary, NaN and Inf counts.",
     "diff": "Compare two dumps, stage by stage; exit 1 if anything differs.",

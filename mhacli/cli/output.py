@@ -5,11 +5,11 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mhacli.cli.options import PrintOptions
 from mhacli.errors import UsageError
-from mhacli.text import visible
+from mhacli.text import ascii_signs, visible
 from mhacli.views.look import Look
 
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ def _wants_color(stream: Any, asked: bool | None) -> bool:
     return bool(stream.isatty())
 
 
-def look(options: PrintOptions) -> Look:
-    """How to show things, from the options and from what stdout is.
+def check_numbers(options: PrintOptions) -> None:
+    """Refuse numbers out of their range.
 
     Raises:
-        UsageError: a number out of its range.
+        UsageError: one is.
     """
     for option, value, least in (
         ("--precision", options.precision, 0),
@@ -69,9 +69,19 @@ def look(options: PrintOptions) -> Look:
     ):
         if value is not None and value < least:
             raise UsageError(f"{option} is {value}", f"it must be at least {least}")
+
+
+def look(options: PrintOptions) -> Look:
+    """How to show things, from the options and from what stdout is.
+
+    Raises:
+        UsageError: a number out of its range.
+    """
+    check_numbers(options)
     terminal = sys.stdout.isatty()
     size = shutil.get_terminal_size()
     cut = terminal and not options.full
+    color = _wants_color(sys.stdout, options.color)
     return Look(
         width=size.columns if terminal else None,
         cut=cut,
@@ -80,8 +90,18 @@ def look(options: PrintOptions) -> Look:
         precision=options.precision,
         full=options.full,
         unicode=(sys.stdout.encoding or "ascii").lower().startswith("utf"),
-        color=_wants_color(sys.stdout, options.color),
+        color=color,
+        height=size.lines if terminal else None,
+        asked_rows=options.max_rows,
+        palette=_palette(bool(options.color)) if color else None,
     )
+
+
+def _palette(forced: bool) -> Literal["256", "truecolor"] | None:
+    """The colours of a terminal as its environment says, by the rules of rich; 256 where colour is forced."""
+    if os.environ.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
+        return "truecolor"
+    return "256" if forced or os.environ.get("TERM", "").lower().endswith(("-256color", "-kitty")) else None
 
 
 def _console(color: bool, width: int | None) -> "Console":
@@ -119,11 +139,8 @@ def show(parts: Iterable[Any], how: Look) -> None:
         _write(text if how.color else "".join(f"{line.rstrip()}\n" for line in text.splitlines()), how)
 
 
-_ASCII = str.maketrans({"·": ".", "→": "->", "×": "x", "…": "...", "ᵀ": "^T", "√": "sqrt ", "Σ": "sum"})
-
-
 def _write(text: str, how: Look) -> None:
-    sys.stdout.write(text if how.unicode else text.translate(_ASCII))
+    sys.stdout.write(text if how.unicode else ascii_signs(text))
 
 
 def escape_unencodable() -> None:

@@ -4,7 +4,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,11 +56,31 @@ def write_tensors(path: str, tensors: Tensors, metadata: Texts | None = None) ->
         BrokenPipeError: nobody reads the pipe any more.
     """
     write = _writer(path, len(tensors))
-    shown = "stdout" if path == _STDOUT else shortened(path)
-    try:
+    with _said(path):
         arrays = {name: _prepared(name, tensor, write is _write_safetensors) for name, tensor in tensors.items()}
         with _destination(path) as file:
             write(file, arrays, metadata or {})
+
+
+def write_bytes(path: str, parts: Iterable[bytes]) -> None:
+    """Write a picture or page as it is, in the same way: under its name only when all is written.
+
+    Raises:
+        UsageError: stdout is a terminal.
+        InputError: the file cannot be written.
+        BrokenPipeError: nobody reads the pipe any more.
+    """
+    with _said(path), _destination(path) as file:
+        for part in parts:
+            file.write(part)
+
+
+@contextmanager
+def _said(path: str) -> Iterator[None]:
+    """What goes wrong with the file, in words that name it."""
+    shown = "stdout" if path == _STDOUT else shortened(path)
+    try:
+        yield
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -104,7 +124,7 @@ def _written_through(path: str) -> bool:
 def _destination(path: str) -> Iterator[BinaryIO]:
     if path == _STDOUT:
         if sys.stdout.isatty():
-            raise UsageError("stdout is a terminal, and tensors are no text", "name a file: -o dump.safetensors")
+            raise UsageError("stdout is a terminal, and this is no text", "name a file, or pipe it on")
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
     elif _written_through(checked_path(path)):

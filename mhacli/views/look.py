@@ -2,15 +2,18 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
-_MOST_CELLS = 2_000_000
+MOST_CELLS = 2_000_000
 
 
 @dataclass(frozen=True)
 class Look:
     """What a view may use: None means no limit. `width` is the terminal's, and with `cut` nothing may be wider.
 
-    `precision` is the number of decimals; None lets each format choose.
+    `precision` is the number of decimals; None lets each format choose. `max_rows` is set on a terminal even where
+    nobody asked; `asked_rows` is what was asked for, and `height` the terminal's lines. `palette` says which colours
+    pictures may use; None where there is no colour, or only the sixteen that each terminal chooses for itself.
     """
 
     width: int | None = None
@@ -21,12 +24,15 @@ class Look:
     unicode: bool = True
     color: bool = False
     full: bool = False
+    height: int | None = None
+    asked_rows: int | None = None
+    palette: Literal["256", "truecolor"] | None = None
 
     def rows_shown(self, rows: int, columns: int, panels: int = 1) -> int:
         """How many rows of each of several like tables are shown: two million cells in all, unless otherwise said."""
         if self.max_rows is not None:
             return min(rows, self.max_rows)
-        return rows if self.full else min(rows, max(10, _MOST_CELLS // max(1, columns * panels)))
+        return rows if self.full else min(rows, max(10, MOST_CELLS // max(1, columns * panels)))
 
 
 def number(value: float, precision: int | None) -> str:

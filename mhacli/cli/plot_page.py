@@ -1,0 +1,85 @@
+"""The document of a page: every dump opened, measured and packed, one after the other."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mhacli.attention.request import Request
+from mhacli.cli.measuring import measured
+from mhacli.cli.plot_pictures import Asked, drawn
+from mhacli.cli.plot_sources import Source, caption_of, matrices_of, named, selection_of
+from mhacli.cli.progress import progress
+from mhacli.cli.ready import Ready, open_dump
+from mhacli.errors import UsageError
+from mhacli.heads.metrics import METRICS
+from mhacli.plot.document import Document, PageDump, floors_in_words, work_of
+from mhacli.text import count, listing, visible
+from mhacli.vocabulary import MATRICES
+
+
+@dataclass(frozen=True)
+class Made:
+    """A document for the page's script, and what is to be said beside it."""
+
+    document: Mapping[str, Any]
+    notes: tuple[str, ...]
+
+
+def document_of(asked: Asked, largest: int, length: Callable[[Mapping[str, Any]], int]) -> Made:
+    """Everything that is asked for, packed so that the page has at most about `largest` characters.
+
+    `length` says how many characters the page of a document has.
+
+    Raises:
+        MhaError: what does not go together, files, shapes, memory; or more heads than the size has room for.
+    """
+    stage, sort = asked.stage, asked.drawing.metric
+    if asked.metric is not None and stage not in MATRICES:
+        raise UsageError(f"--metric sorts heads by what they look at, and {stage} is drawn", "leave one of the two out")
+    title = listing((source.name for source in asked.sources), 3)
+    made = Document(title, stage, None if sort is None else sort.lstrip("+"), largest, len(asked.sources))
+    made.take(length(made.to_json()))
+    notes: list[str] = []
+    for source in asked.sources:
+        opened = open_dump(source.asked.options, stage)
+        notes += opened.notes
+        dump = _dump(source, opened, stage, asked)
+        with progress(f"packing {named(source)}", work_of(dump)) as advance:
+            made.add(dump, advance)
+    if asked.metric is not None and not made.measures(asked.metric):
+        raise UsageError(
+            f"{asked.metric} is not measured: no dump here has what it needs", "mhacli heads shows what is"
+        )
+    notes += floors_in_words(made.floors)
+    if made.pooled:
+        notes.append(f"{count(made.pooled, 'matrix', 'matrices')} did not fit and are there pooled (--max-size 20M)")
+    return Made(made.to_json(), tuple(notes))
+
+
+def _dump(source: Source, opened: Request | Ready, stage: str, asked: Asked) -> PageDump:
+    selection = selection_of(opened, asked.select)
+    matrices, name = drawn(matrices_of(opened, stage, asked.budget), selection, asked.drawing.average)
+    metrics: dict[str, list[float | int | None]] = {}
+    if stage in MATRICES and not asked.drawing.average:
+        rows = measured(source.asked, opened).rows
+        metrics = {name: [_short(row.metrics[name]) for row in rows] for name in METRICS if name in rows[0].metrics}
+    return PageDump(
+        name=source.name,
+        layer=source.asked.layer,
+        caption=": ".join([*_file(source), "; ".join(caption_of(opened, stage))]),
+        matrices=matrices,
+        selection=selection,
+        metrics=metrics,
+        notes=opened.notes,
+        named=name,
+    )
+
+
+def _file(source: Source) -> list[str]:
+    """The dump that a layer comes from, where its name does not say so."""
+    return [] if source.asked.name == source.name else [visible(source.asked.name)]
+
+
+def _short(number: float | int | None) -> float | int | None:
+    """As many digits as anybody reads of a metric."""
+    return float(f"{number:.6g}") if isinstance(number, float) else number

@@ -1,0 +1,115 @@
+"""What is drawn: the dumps as they are named, and the layers of a checkpoint on them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mhacli import memory
+from mhacli.attention.report import headline
+from mhacli.attention.request import Request
+from mhacli.cli import checkpoint
+from mhacli.cli.inputs import RequestOptions
+from mhacli.cli.measuring import Asked
+from mhacli.cli.options import SelectOptions
+from mhacli.cli.ready import Ready
+from mhacli.cli.selection import positions, select
+from mhacli.cli.sources import Sources
+from mhacli.errors import UsageError
+from mhacli.files import split_reference
+from mhacli.plot.matrices import Held, Matrices, stage_matrices
+from mhacli.selection import Selection
+from mhacli.text import count, shape_text, visible
+
+
+@dataclass(frozen=True)
+class Source:
+    """One dump or layer: its options, and a name that no other has."""
+
+    name: str
+    asked: Asked
+
+
+def sources(options: Sequence[RequestOptions], layers: str | None) -> list[Source]:
+    """The dumps named; with `layers` of a checkpoint one for each of them, on a dump of its own or all on one.
+
+    Raises:
+        UsageError: layers that are not there, or as many dumps as fit neither way.
+    """
+    if layers is None:
+        every = [Asked(option, None, False) for option in options]
+        return [Source(name, asked) for name, asked in zip(_names(every), every, strict=True)]
+    indices = _layers(options[0], layers)
+    if len(options) not in (1, len(indices)):
+        raise UsageError(
+            f"{count(len(indices), 'layer')} and {count(len(options), 'dump')}",
+            "give one dump a layer, in their order, or one for all",
+        )
+    paired = list(options) * len(indices) if len(options) == 1 else options
+    return [
+        Source(f"layer {index}", Asked(replace(option, module=replace(option.module, layer=index)), None, False))
+        for index, option in zip(indices, paired, strict=True)
+    ]
+
+
+def _names(every: Sequence[Asked]) -> list[str]:
+    """The layers of several dumps, where each has its own; else what they are called, the same ones numbered."""
+    layers = [asked.layer for asked in every]
+    if len(every) > 1 and None not in layers and len(set(layers)) == len(layers):
+        return [f"layer {layer}" for layer in layers]
+    several, seen = Counter(asked.name for asked in every), Counter[str]()
+    unique = []
+    for name in (asked.name for asked in every):
+        seen[name] += 1
+        unique.append(f"{name} ({seen[name]})" if several[name] > 1 else name)
+    return unique
+
+
+def _layers(options: RequestOptions, chosen: str) -> tuple[int, ...]:
+    from mhacli.checkpoints import describe_layers
+
+    module = options.module
+    if module.weights is None:
+        raise UsageError("--layers chooses layers of a checkpoint, and there is none", "add --weights DIR")
+    if module.layer is not None:
+        raise UsageError("--layer chooses one layer, and --layers several", "leave one of the two out")
+    if any(option == "-" for option in (options.inputs.dump, options.inputs.query)):
+        raise UsageError("stdin can be read once, and --layers reads its inputs for each layer", "save them to a file")
+    path, _ = split_reference(module.weights)
+    with Sources(memory.budget(options.memory.max_memory)) as opened:
+        facts = describe_layers(opened.open(path), checkpoint.configuration(path), family=module.family)
+    last = max((layer.index for layer in facts), default=-1)
+    return positions(None if chosen == "all" else chosen, last + 1, "--layers", "layer")
+
+
+def caption_of(opened: Request | Ready, stage: str) -> tuple[str, str]:
+    """What is drawn, in two lines."""
+    if isinstance(opened, Ready):
+        grid = opened.grid
+        shape = shape_text((grid.batch, grid.heads, grid.queries, grid.keys), ("N", "H", "L", "S"))
+        return f"{stage} as given: {count(grid.heads, 'head')}", f"{shape}; {opened.array.dtype}"
+    return headline(opened)
+
+
+def matrices_of(opened: Request | Ready, stage: str, max_memory: int) -> Matrices:
+    """The stage as matrices.
+
+    Raises:
+        UsageError: this attention has no such stage.
+    """
+    if isinstance(opened, Ready):
+        return Held(stage, opened.array, opened.labels)
+    found = stage_matrices(opened, stage, max_memory)
+    if found is None:
+        raise UsageError(f"--show {stage}: this attention has none", "there is no output projection")
+    return found
+
+
+def selection_of(opened: Request | Ready, options: SelectOptions) -> Selection:
+    """What the options choose of it."""
+    extra = 0 if isinstance(opened, Ready) else len(opened.config.extra_keys)
+    return select(options, opened.grid, extra)
+
+
+def named(source: Source) -> str:
+    """The source's name, safe to show."""
+    return visible(source.name)

@@ -1,0 +1,100 @@
+"""A picture as numbers: matrices as panels, what is hidden in them, their labels, and the scale that they share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One matrix to draw: `values` (rows, columns), NaN for what is no finite number, and what a mask hides of them.
+
+    `rows` and `columns` are labels, an index or an index and a token (`3 did`), a range where cells are pooled
+    (`0-15`). `pooled` says how many rows and columns of the matrix one cell stands for: the largest of them is shown.
+    """
+
+    title: str
+    values: Array
+    hidden: Array
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    pooled: tuple[int, int] = (1, 1)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What the colours mean: from `low` to `high`; `signed` ones have zero in the middle and as much on both sides.
+
+    `beyond` says that some numbers are larger than `high`, and drawn as it.
+    """
+
+    low: float
+    high: float
+    signed: bool
+    beyond: bool = False
+
+    def place(self, values: Array) -> Array:
+        """Where values stand on the scale, 0 to 1; NaN where they are none."""
+        span = self.high - self.low
+        with np.errstate(invalid="ignore"):
+            placed: Array = np.clip((values - self.low) / span, 0, 1) if span > 0 else values * 0.0
+        return placed
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Panels that share a scale: `what` their numbers are, the configuration in one line, and the words of both axes.
+
+    `notes` are said beside it, and hold what was left out or pooled.
+    """
+
+    what: str
+    caption: str
+    panels: tuple[Panel, ...]
+    scale: Scale
+    row_axis: str = "query"
+    column_axis: str = "key"
+    hidden_means: str = "hidden by a mask"
+    notes: tuple[str, ...] = ()
+
+
+def shared_scale(panels: Sequence[Panel]) -> Scale:
+    """The scale of all panels together, over the finite entries that nothing hides.
+
+    It goes from the least to the largest of them, or, where any is negative, as far below zero as above it.
+    """
+    seen = [panel.values[np.isfinite(panel.values) & ~panel.hidden] for panel in panels]
+    numbers = np.concatenate([*seen, np.zeros(0)])
+    if not numbers.size:
+        return Scale(0.0, 1.0, False)
+    low, high = float(numbers.min()), float(numbers.max())
+    if low < 0:
+        most = max(-low, high)
+        return Scale(-most, most, True)
+    return Scale(low, high, False)
+
+
+def weight_scale(panels: Sequence[Panel], high: float) -> Scale:
+    """The scale of weights, from 0 to `high`: the largest of queries that have a choice, 0 where none has.
+
+    A query that sees one key gives it all, which says nothing of a head: its weight of 1 may be beyond the scale.
+    """
+    largest = max((float(np.nanmax(_seen(panel), initial=0.0)) for panel in panels), default=0.0)
+    high = high or largest or 1.0
+    return Scale(0.0, high, False, beyond=largest > high)
+
+
+def _seen(panel: Panel) -> Array:
+    return panel.values[~panel.hidden]
+
+
+def high_of_choices(values: Array, hidden: Array) -> float:
+    """The largest finite number of the rows (rows, columns) in which more than one entry is not hidden; 0 if none."""
+    rows = (~hidden).sum(axis=1) > 1
+    seen = values[rows][~hidden[rows]]
+    return float(seen[np.isfinite(seen)].max(initial=0.0))

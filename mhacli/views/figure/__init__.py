@@ -1,0 +1,93 @@
+"""Pictures as figures for a paper: one file's bytes, drawn by matplotlib, which is loaded here and nowhere else."""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from mhacli.errors import UsageError
+
+if TYPE_CHECKING:
+    from mhacli.plot.picture import Picture
+
+FORMATS = ("png", "svg", "pdf")
+
+_MOST_PIXELS = 100_000_000
+_LONGEST_SIDE = 2**16 - 1
+
+
+@dataclass(frozen=True)
+class FigureLook:
+    """What kind of file, how many pixels an inch has (png), and how large it is in inches: None fits the contents."""
+
+    format: str = "png"
+    dpi: int = 200
+    size: tuple[float, float] | None = None
+
+
+def figure(picture: "Picture", look: FigureLook) -> bytes:
+    """The complete file of a picture; the same picture gives the same bytes.
+
+    Raises UsageError where matplotlib is not installed, or where a side or the number of pixels is out of range.
+    """
+    if look.format not in FORMATS:
+        raise UsageError(f"figures are {', '.join(FORMATS)}, not {look.format}")
+    require()
+    with _quiet():
+        import matplotlib
+    with _quiet(), matplotlib.rc_context():
+        from mhacli.views.figure.drawing import draw, settle
+
+        settle()
+        drawing = draw(picture, look)
+        _check_size(drawing.figure, look)
+        buffer = BytesIO()
+        drawing.figure.savefig(buffer, format=look.format, dpi=look.dpi, metadata=_metadata(picture, look.format))
+    return buffer.getvalue()
+
+
+def require() -> None:
+    """Raises UsageError where matplotlib is not installed: before the work that a figure would crown."""
+    try:
+        found = find_spec("matplotlib") is not None
+    except ValueError:
+        found = False
+    if not found:
+        raise UsageError("figures need matplotlib, and it is not installed", "pip install 'mhacli[plot]'")
+
+
+def _check_size(drawn: Any, look: FigureLook) -> None:
+    """A canvas that no library could hold is refused before it is asked for."""
+    wide, high = (round(side * look.dpi) for side in drawn.get_size_inches())
+    if look.format == "png" and (max(wide, high) > _LONGEST_SIDE or wide * high > _MOST_PIXELS):
+        raise UsageError(f"a figure of {wide:,} × {high:,} pixels is too large", "give a smaller size or fewer dpi")
+
+
+def _metadata(picture: "Picture", kind: str) -> dict[str, Any]:
+    """What the file says of itself: no dates, so that files can be compared byte by byte."""
+    from mhacli.text import visible
+
+    title = visible(picture.caption)
+    if kind == "png":
+        return {"Title": title, "Software": "mhacli"}
+    if kind == "pdf":
+        return {"Title": title, "Creator": "mhacli", "CreationDate": None}
+    return {"Title": title, "Creator": "mhacli", "Date": None, "Description": visible(" ".join(picture.notes))}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps matplotlib's remarks about fonts and folders from the user, who can do nothing about them here."""
+    logger = logging.getLogger("matplotlib")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            yield
+    finally:
+        logger.setLevel(level)

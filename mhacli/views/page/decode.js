@@ -1,0 +1,299 @@
+// The numbers of the page: from base64 text to levels, masks and rows. Nothing here touches the page.
+
+/** The bytes of a compressed blob. */
+async function inflate(base64) {
+  try {
+    const packed = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  } catch {
+    throw new Error("a blob cannot be unpacked"); // browsers say it each in their own way, or as a failure to fetch
+  }
+}
+
+/** Reads the LEB128 numbers of bytes, one after the other. */
+class Varints {
+  constructor(bytes) {
+    this.bytes = bytes;
+    this.at = 0;
+  }
+
+  next() {
+    let value = 0;
+    let unit = 1;
+    for (;;) {
+      if (this.at >= this.bytes.length) throw new Error("a blob ends too early");
+      const byte = this.bytes[this.at++];
+      value += (byte & 127) * unit;
+      if (byte < 128) return value;
+      unit *= 128;
+    }
+  }
+}
+
+/** Codes of 8 bits, or of 16 bits as all low bytes and then all high bytes. */
+function codesOf(bytes, bits, count) {
+  if (bytes.length !== (count * bits) / 8) throw new Error("a blob has another length than its shape says");
+  if (bits === 8) return bytes;
+  const codes = new Uint16Array(count);
+  for (let i = 0; i < count; i++) codes[i] = bytes[i] | (bytes[count + i] << 8);
+  return codes;
+}
+
+/** What the codes of a level mean. */
+function meaningOf(entry, weights) {
+  const steps = 2 ** entry.bits - 3;
+  const { low, high } = entry;
+  if (!(high > low)) return (code) => (code < 2 ? NaN : low);
+  const growth = weights ? Math.log(high / low) / steps : 0;
+  const value = weights
+    ? (code) => (code < 2 ? NaN : low * Math.exp(growth * (code - 2)))
+    : (code) => (code < 2 ? NaN : low + ((high - low) * (code - 2)) / steps);
+  if (entry.bits > 8) return value;
+  const table = Float64Array.from({ length: 256 }, (_, code) => value(code));
+  return (code) => table[code];
+}
+
+/** A matrix of codes; each cell stands for `factor` rows and columns of the whole matrix. */
+class Level {
+  constructor(entry, weights) {
+    Object.assign(this, { rows: entry.rows, columns: entry.columns, factor: entry.factor, bits: entry.bits });
+    this.floor = weights ? entry.floor ?? entry.low : 0; // from here on every weight is there
+    this.bounds = new Map();
+    this.value = meaningOf(entry, weights);
+    const relative = entry.high > entry.low && weights ? Math.log(entry.high / entry.low) / (2 ** entry.bits - 3) : 0;
+    this.rough = entry.bits === 8 && (!weights || relative > 0.005);
+  }
+
+  get exact() {
+    return this.factor[0] === 1 && this.factor[1] === 1;
+  }
+
+  /** What a visible weight that is not there is smaller than: the floor, or a smaller weight that its row does have. */
+  bound(row) {
+    if (!this.bounds.has(row)) {
+      let least = this.floor;
+      this.each(row, 0, this.columns, (_, value) => {
+        if (value < least) least = value;
+      });
+      this.bounds.set(row, least);
+    }
+    return this.bounds.get(row);
+  }
+}
+
+/** All codes, row by row. */
+class DenseLevel extends Level {
+  constructor(entry, weights, bytes) {
+    super(entry, weights);
+    this.codes = codesOf(bytes, entry.bits, entry.rows * entry.columns);
+  }
+
+  code(row, column) {
+    return this.codes[row * this.columns + column];
+  }
+
+  /** Calls `visit(column, value)` for what a row has from one column up to another; NaN for what is no number. */
+  each(row, from, to, visit) {
+    const start = row * this.columns;
+    for (let column = from; column < to; column++) {
+      const code = this.codes[start + column];
+      if (code) visit(column, this.value(code));
+    }
+  }
+}
+
+/** Only the entries of each row that have something to show, by ascending columns. */
+class SparseLevel extends Level {
+  constructor(entry, weights, bytes) {
+    super(entry, weights);
+    const sizes = new DataView(bytes.buffer, bytes.byteOffset, 8);
+    const first = 8 + sizes.getUint32(0, true);
+    const second = first + sizes.getUint32(4, true);
+    if (second > bytes.length) throw new Error("a blob ends too early");
+    const counts = new Varints(bytes.subarray(8, first));
+    this.starts = new Uint32Array(entry.rows + 1);
+    for (let row = 0; row < entry.rows; row++) this.starts[row + 1] = this.starts[row] + counts.next();
+    const total = this.starts[entry.rows];
+    this.codes = codesOf(bytes.subarray(second), entry.bits, total);
+    this.places = new Uint32Array(total);
+    const steps = new Varints(bytes.subarray(first, second));
+    for (let row = 0; row < entry.rows; row++) {
+      let column = -1;
+      for (let i = this.starts[row]; i < this.starts[row + 1]; i++) this.places[i] = column += steps.next() + 1;
+      if (column >= entry.columns) throw new Error("an entry lies outside of its matrix");
+    }
+  }
+
+  /** The first entry of a row at or after a column. */
+  find(row, column) {
+    let low = this.starts[row];
+    let high = this.starts[row + 1];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.places[middle] < column) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  code(row, column) {
+    const at = this.find(row, column);
+    return at < this.starts[row + 1] && this.places[at] === column ? this.codes[at] : 0;
+  }
+
+  each(row, from, to, visit) {
+    for (let i = this.find(row, from); i < this.starts[row + 1] && this.places[i] < to; i++) {
+      visit(this.places[i], this.value(this.codes[i]));
+    }
+  }
+}
+
+async function decodeLevel(entry, weights) {
+  const kind = { dense: DenseLevel, sparse: SparseLevel }[entry.encoding];
+  if (!kind) throw new Error(`a level has the unknown encoding ${entry.encoding}`);
+  return new kind(entry, weights, await inflate(entry.data));
+}
+
+/** Which cells of the whole matrix can be seen: runs of columns, row by row. */
+class Mask {
+  constructor(bytes, rows) {
+    const numbers = new Varints(bytes);
+    this.starts = new Uint32Array(rows + 1);
+    const ends = [];
+    for (let row = 0; row < rows; row++) {
+      let at = 0;
+      for (let run = numbers.next(); run > 0; run--) {
+        const first = at + numbers.next();
+        at = first + numbers.next();
+        ends.push(first, at);
+      }
+      this.starts[row + 1] = ends.length;
+    }
+    this.ends = Uint32Array.from(ends);
+  }
+
+  sees(row, column) {
+    for (let i = this.starts[row]; i < this.starts[row + 1]; i += 2) {
+      if (column < this.ends[i]) return false;
+      if (column < this.ends[i + 1]) return true;
+    }
+    return false;
+  }
+
+  /** Sets `shown[cell - from]` for each cell of a level's row that holds anything visible. */
+  show(level, row, from, to, shown) {
+    const [high, wide] = level.factor;
+    const last = Math.min(this.starts.length - 1, (row + 1) * high);
+    for (let i = this.starts[row * high]; i < this.starts[last]; i += 2) {
+      const first = Math.max(from, Math.floor(this.ends[i] / wide));
+      const end = Math.min(to, Math.ceil(this.ends[i + 1] / wide));
+      if (first < end) shown.fill(1, first - from, end - from);
+    }
+  }
+}
+
+/** The logarithm of each row's sum, by which weights become scores again. */
+class RowSums {
+  constructor(entry, bytes, rows) {
+    this.codes = codesOf(bytes, 16, rows);
+    this.low = entry.low;
+    this.step = (entry.high - entry.low) / 65534;
+  }
+
+  at(row) {
+    const code = this.codes[row];
+    return code ? this.low + this.step * (code - 1) : null;
+  }
+}
+
+/** A head as it is shown: its decoded levels, coarse to fine, its mask and its axes. */
+class OpenHead {
+  constructor(parts, weights) {
+    Object.assign(this, parts);
+    this.weights = weights;
+    this.finest = this.levels.at(-1);
+  }
+
+  /** What one cell of the finest level holds: `value`, or why there is none. */
+  cell(row, column) {
+    const [high, wide] = this.finest.factor;
+    const code = this.finest.code(Math.floor(row / high), Math.floor(column / wide));
+    if (code === 1) return { kind: "nan" };
+    if (code > 1) return { kind: "value", value: this.finest.value(code) };
+    if (!this.sees(row, column)) return { kind: "hidden" };
+    return this.weights ? { kind: "below", value: this.finest.bound(Math.floor(row / high)) } : { kind: "hidden" };
+  }
+
+  /** Whether a cell, or with a pooled level any cell of its block, is not hidden. */
+  sees(row, column) {
+    if (!this.mask) return true;
+    if (this.finest.exact) return this.mask.sees(row, column);
+    const [high, wide] = this.finest.factor;
+    const shown = new Uint8Array(1);
+    const at = Math.floor(column / wide);
+    this.mask.show(this.finest, Math.floor(row / high), at, at + 1, shown);
+    return shown[0] === 1;
+  }
+
+  /** The score of a cell of this weight, where the row's sum is known. */
+  score(row, weight) {
+    const sum = this.finest.exact ? this.sums?.at(row) ?? null : null;
+    return sum === null ? null : Math.log(weight) + sum;
+  }
+
+  /** At most how large a cell is that the finest level leaves out. */
+  bound(row, column) {
+    const coarse = this.levels[0];
+    const code = coarse.code(Math.floor(row / coarse.factor[0]), Math.floor(column / coarse.factor[1]));
+    const largest = code > 1 ? coarse.value(code) : coarse.floor;
+    return Math.min(largest, this.finest.bound(Math.floor(row / this.finest.factor[0])));
+  }
+}
+
+/** Decodes heads when they are first asked for; keeps all coarse levels and the fine ones of the last few heads. */
+class Store {
+  constructor(data, keep = 6) {
+    this.data = data;
+    this.keep = keep;
+    this.coarse = new Map();
+    this.masks = new Map();
+    this.opened = new Map();
+  }
+
+  /** The head with its coarsest level only, for a thumbnail. */
+  async glance(item, head) {
+    const levels = [await this.coarsest(head)];
+    const mask = await this.mask(item, head);
+    return new OpenHead({ entry: head, item, levels, mask, sums: null }, this.data.weights);
+  }
+
+  coarsest(head) {
+    if (!this.coarse.has(head)) this.coarse.set(head, decodeLevel(head.levels[0], this.data.weights));
+    return this.coarse.get(head);
+  }
+
+  async open(item, head) {
+    const known = this.opened.get(head) ?? this.read(item, head);
+    this.opened.delete(head);
+    this.opened.set(head, known);
+    if (this.opened.size > this.keep) this.opened.delete(this.opened.keys().next().value);
+    return known;
+  }
+
+  async read(item, head) {
+    const { rows } = item;
+    const finer = head.levels.slice(1).map((level) => decodeLevel(level, this.data.weights));
+    const levels = await Promise.all([this.coarsest(head), ...finer]);
+    const sums = head.lse ? new RowSums(head.lse, await inflate(head.lse.data), rows.count) : null;
+    return new OpenHead({ entry: head, item, levels, mask: await this.mask(item, head), sums }, this.data.weights);
+  }
+
+  async mask(item, head) {
+    if (head.mask === null || head.mask === undefined) return null;
+    if (!this.masks.has(item)) this.masks.set(item, []);
+    const masks = this.masks.get(item);
+    masks[head.mask] ??= inflate(item.masks[head.mask]).then((bytes) => new Mask(bytes, item.rows.count));
+    return masks[head.mask];
+  }
+}
