@@ -76,6 +76,25 @@ class Blocks:
             yield self._block(item, list(heads), keep, start, min(last, start + step))
 
     @torch.inference_mode()
+    def factors(self, item: int, head: int) -> tuple[Tensor, Tensor, Tensor]:
+        """What one head's scores are made of: scaled queries (L,D), keys (S,D), and what is added for each key (S,).
+
+        What is added for each pair of both, and soft-capping, are not in it.
+        """
+        every, request = self._heads, self.request
+        group = head // (every.q.shape[1] // every.k.shape[1])
+        query, key = every.q[item, head].float(), every.k[item, group].float()
+        added = key.new_zeros(len(key))
+        if self._bias is not None and self._bias.shape[2] == 1:
+            bias = _of_heads(self._bias, item, [head])
+            added += 0 if bias is None else bias[0, 0, 0].to(added)
+        padding = request.masks.key_padding_mask
+        if padding is not None and padding.dtype != np.bool_:
+            own = torch.from_numpy(np.where(np.isneginf(padding[item]), 0, padding[item]))
+            added[: request.grid.keys] += own.to(added)
+        return query * stages.scale(request.config, query.shape[1]), key, added
+
+    @torch.inference_mode()
     def _block(self, item: int, heads: list[int], keep: Collection[str], first: int, last: int) -> Rows:
         every = self._heads
         shared = every.q.shape[1] // every.k.shape[1]

@@ -94,13 +94,13 @@ def _room_of_figure(printing: PrintOptions, panels: int, one_query: bool) -> Roo
 def _page(asked: Asked) -> None:
     from mhacli.views.page import page
 
-    largest = 6_000_000 if asked.file.max_size is None else memory.parse_size(asked.file.max_size)
-    made = document_of(asked, largest, lambda empty: sum(len(part.encode()) for part in page(empty)))
+    said = None if asked.file.max_size is None else memory.parse_size(asked.file.max_size)
+    made = document_of(asked, said, lambda empty: sum(len(part.encode()) for part in page(empty)))
     _say(made.notes)
     data = "".join(page(made.document)).encode("utf-8")
-    if len(data) > largest:
+    if len(data) > made.largest:
         raise UsageError(
-            f"the page would have {human_bytes(len(data))}, and {human_bytes(largest)} are allowed",
+            f"the page would have {human_bytes(len(data))}, and {human_bytes(made.largest)} are allowed",
             f"allow more: --max-size {len(data) // 2**20 + 1}M; or choose fewer heads, items or positions",
         )
     _write(str(asked.file.output), data)

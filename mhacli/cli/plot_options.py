@@ -56,5 +56,10 @@ class FileOptions:
     ] = None
     max_size: Annotated[
         str | None,
-        option("Output", "--max-size", metavar="SIZE", help="Largest size of a page, as in 20M. [default: 6 MB]"),
+        option(
+            "Output",
+            "--max-size",
+            metavar="SIZE",
+            help="Largest size of a page, as in 20M. [default: 6 MB, 24 MB for long sequences]",
+        ),
     ] = None

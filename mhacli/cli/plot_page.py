@@ -22,13 +22,19 @@ class Made:
     """A document for the page's script, and what is to be said beside it."""
 
     document: Mapping[str, Any]
+    largest: int
     notes: tuple[str, ...]
 
 
-def document_of(asked: Asked, largest: int, length: Callable[[Mapping[str, Any]], int]) -> Made:
-    """Everything that is asked for, packed so that the page has at most about `largest` characters.
+LARGEST, LARGEST_OF_LONG = 6_000_000, 24_000_000
+"""Bytes of a page unless said: of matrices of any size, and where one of them has more than four million entries."""
+_LONG = 2**22
 
-    `length` says how many characters the page of a document has.
+
+def document_of(asked: Asked, said: int | None, length: Callable[[Mapping[str, Any]], int]) -> Made:
+    """Everything that is asked for, packed so that the page has at most as many bytes as are `said`.
+
+    `length` says how many bytes the page of a document has.
 
     Raises:
         MhaError: what does not go together, files, shapes, memory; or more heads than the size has room for.
@@ -37,6 +43,7 @@ def document_of(asked: Asked, largest: int, length: Callable[[Mapping[str, Any]]
     if asked.metric is not None and stage not in MATRICES:
         raise UsageError(f"--metric sorts heads by what they look at, and {stage} is drawn", "leave one of the two out")
     title = listing((source.name for source in asked.sources), 3)
+    largest = LARGEST if said is None else said
     made = Document(title, stage, None if sort is None else sort.lstrip("+"), largest, len(asked.sources))
     made.take(length(made.to_json()))
     notes: list[str] = []
@@ -44,6 +51,9 @@ def document_of(asked: Asked, largest: int, length: Callable[[Mapping[str, Any]]
         opened = open_dump(source.asked.options, stage)
         notes += opened.notes
         dump = _dump(source, opened, stage, asked)
+        if said is None and largest == LARGEST and dump.matrices.shape[2] * dump.matrices.shape[3] > _LONG:
+            largest = LARGEST_OF_LONG
+            made.take(LARGEST - LARGEST_OF_LONG)
         with progress(f"packing {named(source)}", work_of(dump)) as advance:
             made.add(dump, advance)
     if asked.metric is not None and not made.measures(asked.metric):
@@ -53,7 +63,7 @@ def document_of(asked: Asked, largest: int, length: Callable[[Mapping[str, Any]]
     notes += floors_in_words(made.floors)
     if made.pooled:
         notes.append(f"{count(made.pooled, 'matrix', 'matrices')} did not fit and are there pooled (--max-size 20M)")
-    return Made(made.to_json(), tuple(notes))
+    return Made(made.to_json(), largest, tuple(notes))
 
 
 def _dump(source: Source, opened: Request | Ready, stage: str, asked: Asked) -> PageDump:

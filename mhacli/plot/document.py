@@ -7,10 +7,11 @@ from typing import Any
 
 from mhacli.errors import UsageError
 from mhacli.heads.metrics import METRICS
+from mhacli.plot.gathering import gather
 from mhacli.plot.matrices import Matrices, chosen
 from mhacli.plot.packing import text
 from mhacli.plot.panels import WORDS, Progress, work
-from mhacli.plot.sheets import gather, sheet
+from mhacli.plot.sheets import sheet
 from mhacli.selection import Selection
 
 FORMAT = 1
@@ -107,11 +108,15 @@ class Document:
         made = sheet(found, share)
         head = at[1]
         metrics = {name: values[head] for name, values in dump.metrics.items() if head < len(values)}
-        entry = {"name": _named(dump, head), "index": head, "metrics": metrics}
-        entry |= {"mask": self._mask(fields["masks"], found.runs)} | made.fields
+        entry: dict[str, Any] = {"name": _named(dump, head), "index": head, "metrics": metrics}
+        runs = None if found.runs is None else text(found.runs)
+        entry |= {"mask": self._shared(fields["masks"], runs)} | made.fields
+        if made.keys is not None:
+            entry["levels"][-1]["keys"] = self._shared(fields["keys"], made.keys)
         fields["heads"].append(entry)
+        packed = sum(len(part["data"]) for part in (*entry["levels"], entry["lse"]) if part is not None)
         length = _length(entry)
-        self._beside = length - made.size + 2
+        self._beside = length - packed + 2
         self._left -= length + 2
         self._signed = self._signed or (dump.matrices.stage != "attn_weights" and found.low < 0)
         if made.floor is not None:
@@ -119,15 +124,14 @@ class Document:
         levels = made.fields["levels"]
         self.pooled += levels[-1]["factor"] != [1, 1]
 
-    def _mask(self, masks: list[str], runs: bytes | None) -> int | None:
-        """Where the mask stands among those of the item; heads mostly share one."""
-        if runs is None:
+    def _shared(self, parts: list[str], packed: str | None) -> int | None:
+        """Where a mask, or keys, stand among those of the item; heads mostly share one."""
+        if packed is None:
             return None
-        packed = text(runs)
-        if packed not in masks:
-            masks.append(packed)
+        if packed not in parts:
+            parts.append(packed)
             self._left -= len(packed) + 4
-        return masks.index(packed)
+        return parts.index(packed)
 
     def _described(self) -> list[dict[str, str]]:
         return [{"name": name, "meaning": METRICS[name].meaning} for name in self._metrics]
@@ -171,7 +175,7 @@ def _item(matrices: Matrices, picked: Selection, item: int) -> dict[str, Any]:
     rows = _axis(picked.queries, tokens.get(row_axis), item)
     columns = _axis(places, tokens.get(column_axis), item)
     columns |= {"count": len(picked.keys), "extra": extra}
-    return {"index": item, "rows": rows, "columns": columns, "masks": [], "heads": []}
+    return {"index": item, "rows": rows, "columns": columns, "masks": [], "keys": [], "heads": []}
 
 
 def _axis(positions: Sequence[int], tokens: tuple[tuple[str, ...], ...] | None, item: int) -> dict[str, Any]:

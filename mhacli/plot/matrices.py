@@ -12,6 +12,7 @@ from mhacli.attention.report import to_numpy
 from mhacli.attention.request import Labels, Request
 from mhacli.attention.rows import Blocks
 from mhacli.attention.stream import stream
+from mhacli.plot.products import Factors
 from mhacli.selection import Selection
 from mhacli.vocabulary import INPUTS, MATRICES, STAGES
 
@@ -45,6 +46,9 @@ class Matrices(Protocol):
 
     def strips(self, item: int, head: int, rows: Sequence[int], with_scores: bool = False) -> Iterator[Strip]:
         """The chosen rows of one matrix in their order, some at a time."""
+
+    def factors(self, item: int, head: int) -> Factors | None:
+        """What all rows and columns of one matrix of weights are made of, where that is known."""
 
 
 SINK = "sink"
@@ -108,6 +112,16 @@ class Computed:
                 values, hidden = np.concatenate([values, taken], axis=1), np.pad(hidden, ((0, 0), (0, 1)))
             yield values, hidden, scores
 
+    def factors(self, item: int, head: int) -> Factors | None:
+        """Queries and keys; a sink is a key of zeros, which has its score for all queries."""
+        if self.stage != "attn_weights":
+            return None
+        queries, keys, added = (to_numpy(part) for part in self.blocks.factors(item, head))
+        config, sinks = self.request.config, self.request.parameters.sinks
+        if SINK in self.extra and sinks is not None:
+            keys, added = np.pad(keys, ((0, 1), (0, 0))), np.append(added, float(sinks[head]))
+        return Factors(queries, keys, added, shiftable=config.softcap is None and SINK not in self.extra)
+
 
 @dataclass(frozen=True)
 class Held:
@@ -141,6 +155,10 @@ class Held:
             values = matrix[list(rows[first : first + step])]
             masked = np.isneginf(values) if self.stage == "masked_scores" else np.zeros(values.shape, dtype=np.bool_)
             yield values, masked, None
+
+    def factors(self, item: int, head: int) -> Factors | None:
+        """Not known."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -182,6 +200,10 @@ class Averaged:
         for strips in zip(*every, strict=True):
             values = np.mean([values for values, _, _ in strips], axis=0)
             yield values, np.logical_and.reduce([hidden for _, hidden, _ in strips]), None
+
+    def factors(self, item: int, head: int) -> Factors | None:
+        """A mean of weights has none."""
+        return None
 
 
 def stage_matrices(request: Request, stage: str, max_memory: int | None = None) -> Matrices | None:

@@ -84,6 +84,43 @@ def test_what_did_not_fit_is_bounded_and_the_largest_of_each_query_is_there(cli:
     assert bounded >= 4
 
 
+def test_long_sequences_have_a_pooled_overview_and_exact_windows(cli: Cli, show: Show) -> None:
+    command = "--embed-dim 12 --heads 2 --seq-len 2200 --causal --strict --seed 1"
+    printed = cli.json(f"run {command} --query-pos 1203,1400 --key-pos 1200:1204 --show attn_weights,masked_scores")
+    weights, scores = (np.array(printed[name], dtype=float)[0, 1] for name in ("attn_weights", "masked_scores"))
+    shown = show({}, "#dump=0&head=1&colours=log", text=written(cli, f"{command} --max-size 1M"))
+    shown.shown("0.1.0")
+    shown.says("#span", "2,200 queries · 2,200 keys")
+    for row, query in enumerate((1203, 1400)):
+        for column, key in enumerate(range(1200, 1204)):
+            text = shown.evaluate(f"window.mhacli.describe({query}, {key})")
+            if key >= query:
+                assert "hidden by a mask" in text
+                continue
+            assert said(text)["weight"] == pytest.approx(weights[row, column], rel=6e-3)
+            assert said(text)["score"] == pytest.approx(scores[row, column], abs=6e-3)
+    assert "not a number" in shown.evaluate("window.mhacli.describe(0, 5)")
+    for _ in range(7):
+        shown.page.keyboard.press("+")
+    shown.frame()
+    shown.mentions("#span", "of 2,200")
+    first, last = (int(part.replace(",", "")) for part in re.findall(r"[\d,]+", shown.texts("#span")[0])[:2])
+    middle = (first + last) // 2
+    assert 8 < last - first < 40
+    weights = {
+        key: said(shown.evaluate(f"window.mhacli.describe({middle}, {key})"))["weight"]
+        for key in range(first + 2, middle)
+    }
+    by_size = sorted(weights, key=lambda key: weights[key])
+    greens = [shown.colours(middle, by_size[at])[0][1] for at in (0, -1)]  # which viridis has more of as it rises
+    assert greens[0] < greens[1]
+    assert len(set(shown.colours(middle, middle + 3))) > 1  # hatched
+    shown.go("#dump=0&head=1&view=compare&with=0.0.0")
+    shown.shown("0.1.0", "compare")
+    shown.point(1500, 700)
+    shown.mentions("#live", "difference")
+
+
 def test_scores_and_features_have_pages_too(cli: Cli, show: Show) -> None:
     for stage in ("scores", "q"):
         shown = show({}, "#dump=0&head=2", text=written(cli, f"{SMALL} --show {stage} --item 0"))

@@ -85,3 +85,20 @@ def normalisers(packed: dict[str, Any]) -> Array:
     codes = np.array(read_codes(inflated(packed["data"]), 16))
     numbers = packed["low"] + (packed["high"] - packed["low"]) * (codes - 1) / 65534
     return np.where(codes == 0, math.nan, numbers)
+
+
+def vectors(text: str, count: int, level: dict[str, Any]) -> tuple[Array, Array]:
+    """The vectors (count, features) of a product, and the shift of each."""
+    raw, features, bits = inflated(text), level["features"], level["bits"]
+    end = count * features * bits // 8
+    codes = np.array(read_codes(raw[:end], bits), dtype=float).reshape(count, features) - (1 << (bits - 1))
+    units, shifts = np.frombuffer(raw[end:], dtype="<f4").reshape(2, count).astype(float)
+    return codes * units[:, None], shifts
+
+
+def product_weights(level: dict[str, Any], keys: list[str]) -> Array:
+    """All weights of a product, of hidden keys too."""
+    queries, of_queries = vectors(level["data"], level["rows"], level)
+    made, of_keys = vectors(keys[level["keys"]], level["columns"], level)
+    weights: Array = np.exp(queries @ made.T + of_keys - of_queries[:, None])
+    return weights

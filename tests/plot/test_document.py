@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from cli_runner import Array
-from page_reader import level_values, mask_rows, normalisers
+from page_reader import level_values, mask_rows, normalisers, product_weights
 
 from mhacli.attention.config import AttentionConfig
 from mhacli.attention.module import seeded_request
@@ -225,6 +225,102 @@ def test_rows_that_see_no_key_are_no_numbers() -> None:
     hidden = mask_rows(item["masks"][0], L, S)
     assert hidden[:3].sum(axis=1).tolist() == [0, S - 1, S - 2]  # what a hidden row got instead is shown
     assert np.isnan(level_values(head["levels"][-1], True)[0]).all()
+
+
+LONG = 1100  # more entries than are kept one by one
+
+
+def long_request(**config: Any) -> Request:
+    torch.manual_seed(3)
+    groups = config.pop("num_kv_heads", 2)
+    rules = config.pop("masks", MaskRules(causal=True))
+    q, k, v = torch.randn(1, 2, LONG, D), torch.randn(1, groups, LONG, D) + 3, torch.randn(1, groups, LONG, D)
+    made = AttentionConfig(2 * D, 2, num_kv_heads=groups, masks=rules, **config)
+    return Request(made, Parameters(), Masks(rules), heads=Heads(q, k, v))
+
+
+def read_product(page: dict[str, Any], head: int) -> tuple[Array, Array]:
+    """The weights of a head whose finest level is a product, and what is hidden."""
+    (item,) = page["dumps"][0]["items"]
+    level = item["heads"][head]["levels"][-1]
+    assert level["encoding"] == "product"
+    mask = item["heads"][head]["mask"]
+    size = level["rows"], level["columns"]
+    hidden = np.zeros(size, dtype=bool) if mask is None else mask_rows(item["masks"][mask], *size)
+    return product_weights(level, item["keys"]), hidden
+
+
+@pytest.mark.parametrize(("size", "most"), [(180_000, 0.05), (200_000, 1e-2), (500_000, 5e-4)])
+def test_every_weight_of_a_long_sequence_is_a_product(size: int, most: float) -> None:
+    made = long_request()
+    page, document = written(made, size)
+    assert len(json.dumps(page)) <= size
+    assert document.floors == []
+    for head in range(2):
+        weights = whole(made)[0, head]
+        read, hidden = read_product(page, head)
+        level = page["dumps"][0]["items"][0]["heads"][head]["levels"][-1]
+        assert hidden.sum() == LONG * (LONG - 1) // 2
+        seen = ~hidden & (weights >= 1e-6)
+        error = np.abs(read[seen] / weights[seen] - 1).max()
+        assert error < most
+        assert level["error"] <= error * 1.0001  # which is measured on some queries
+        assert error < 2 * level["error"] + 1e-5
+
+
+def test_heads_that_share_keys_share_them_in_the_page() -> None:
+    page, _ = written(long_request(num_kv_heads=1), 400_000)
+    assert len(page["dumps"][0]["items"][0]["keys"]) == 1
+    apart, _ = written(long_request(), 400_000)
+    assert len(apart["dumps"][0]["items"][0]["keys"]) == 2
+
+
+@pytest.mark.parametrize("kind", ["sinks", "added padding", "mpt", "extra key", "strict", "part"])
+def test_what_is_added_to_a_key_is_part_of_the_product(kind: str) -> None:
+    configs: dict[str, dict[str, Any]] = {
+        "sinks": {"sinks": True},
+        "mpt": {"alibi": "mpt"},
+        "extra key": {"add_zero_attn": True},
+    }
+    made = long_request(**configs.get(kind, {}), masks=MaskRules(causal=True, strict=kind == "strict"))
+    selection = None
+    heads = made.heads
+    assert heads is not None
+    if kind == "sinks":
+        made = replace(made, parameters=replace(made.parameters, sinks=torch.tensor([2.0, -1.0])))
+    if kind == "added padding":
+        padding = np.random.default_rng(0).normal(size=(1, LONG)).astype(np.float32)
+        padding[0, 5] = -np.inf
+        made = replace(made, masks=Masks(made.masks.rules, key_padding_mask=padding))
+    if kind == "extra key":
+        more = (torch.cat([x, torch.zeros(1, 2, 1, D)], dim=2) for x in (heads.k, heads.v))
+        made = replace(made, heads=Heads(heads.q, *more))
+        selection = Selection((0,), (0, 1), tuple(range(LONG)), tuple(range(LONG + 1)))
+    if kind == "part":
+        selection = Selection((0,), (0, 1), tuple(range(1, LONG)), tuple(range(0, LONG - 3)))
+    page, _ = written(made, 400_000, selection=selection)
+    read, hidden = read_product(page, 1)
+    weights = whole(made)[0, 1]
+    if kind == "sinks":
+        weights = np.concatenate([weights, 1 - weights.sum(axis=1, keepdims=True)], axis=1)
+    if kind == "part":
+        weights = weights[1:, : LONG - 3]
+    if kind == "strict":  # a query that sees nothing has no weights, and none are made for it
+        assert np.isnan(read[0]).all()
+        assert not hidden[0].any()
+    seen = ~hidden & (weights >= 1e-5)
+    assert np.abs(read[seen] / weights[seen] - 1).max() < 1e-2
+
+
+@pytest.mark.parametrize("config", [{"softcap": 2.0}, {"alibi": "paper"}], ids=str)
+def test_what_is_no_product_is_not_made_one(config: dict[str, Any]) -> None:
+    made = long_request(**config)
+    page, document = written(made, 400_000)
+    assert len(document.floors) == 2
+    for head in page["dumps"][0]["items"][0]["heads"]:
+        level = head["levels"][-1]
+        assert level["encoding"] == "sparse"
+        assert level["floor"] > 1e-6
 
 
 def test_the_mean_of_heads_is_one_matrix() -> None:

@@ -12,7 +12,18 @@ from mhacli.text import visible
 from mhacli.views import json
 from mhacli.views.colors import SEQUENTIAL, SIGNED
 
-SCRIPTS = ("text.js", "decode.js", "draw.js", "matrix.js", "tokens.js", "grid.js", "state.js", "head.js", "app.js")
+SCRIPTS = (
+    "text.js",
+    "decode.js",
+    "product.js",
+    "draw.js",
+    "matrix.js",
+    "tokens.js",
+    "grid.js",
+    "state.js",
+    "head.js",
+    "app.js",
+)
 """The parts of the page's one script, in order: each uses only what stands before it."""
 
 # What could end the script element or begin markup; JSON has these signs only inside of strings.

@@ -59,6 +59,7 @@ class Level {
   constructor(entry, weights) {
     Object.assign(this, { rows: entry.rows, columns: entry.columns, factor: entry.factor, bits: entry.bits });
     this.floor = weights ? entry.floor ?? entry.low : 0; // from here on every weight is there
+    this.costly = false;
     this.bounds = new Map();
     this.value = meaningOf(entry, weights);
     const relative = entry.high > entry.low && weights ? Math.log(entry.high / entry.low) / (2 ** entry.bits - 3) : 0;
@@ -67,6 +68,12 @@ class Level {
 
   get exact() {
     return this.factor[0] === 1 && this.factor[1] === 1;
+  }
+
+  /** The number of a cell, NaN for what is no number, undefined where nothing is there. */
+  at(row, column) {
+    const code = this.code(row, column);
+    return code ? this.value(code) : undefined;
   }
 
   /** What a visible weight that is not there is smaller than: the floor, or a smaller weight that its row does have. */
@@ -173,6 +180,11 @@ class Mask {
     this.ends = Uint32Array.from(ends);
   }
 
+  /** Where each run of a row begins and ends. */
+  runs(row) {
+    return this.ends.subarray(this.starts[row], this.starts[row + 1]);
+  }
+
   sees(row, column) {
     for (let i = this.starts[row]; i < this.starts[row + 1]; i += 2) {
       if (column < this.ends[i]) return false;
@@ -207,6 +219,8 @@ class RowSums {
   }
 }
 
+const MOST_PRODUCTS = 2 ** 20; // cells that are made anew for one picture
+
 /** A head as it is shown: its decoded levels, coarse to fine, its mask and its axes. */
 class OpenHead {
   constructor(parts, weights) {
@@ -215,12 +229,23 @@ class OpenHead {
     this.finest = this.levels.at(-1);
   }
 
+  /** The coarsest level of which no cell is larger than a pixel, else the finest that can be drawn at once. */
+  level({ top, bottom, left, right }, width, height) {
+    const [tall, wide] = [(bottom - top) / height, (right - left) / width];
+    const fitting = this.levels.find(({ factor }) => factor[0] <= tall && factor[1] <= wide) ?? this.finest;
+    return fitting.costly && (bottom - top) * (right - left) > MOST_PRODUCTS ? this.levels.at(-2) ?? fitting : fitting;
+  }
+
+  /** The finest of its levels that pools as another does. */
+  like({ factor }) {
+    return this.levels.findLast((level) => String(level.factor) === String(factor));
+  }
+
   /** What one cell of the finest level holds: `value`, or why there is none. */
   cell(row, column) {
     const [high, wide] = this.finest.factor;
-    const code = this.finest.code(Math.floor(row / high), Math.floor(column / wide));
-    if (code === 1) return { kind: "nan" };
-    if (code > 1) return { kind: "value", value: this.finest.value(code) };
+    const value = this.finest.at(Math.floor(row / high), Math.floor(column / wide));
+    if (value !== undefined) return Number.isNaN(value) ? { kind: "nan" } : { kind: "value", value };
     if (!this.sees(row, column)) return { kind: "hidden" };
     return this.weights ? { kind: "below", value: this.finest.bound(Math.floor(row / high)) } : { kind: "hidden" };
   }
@@ -245,10 +270,15 @@ class OpenHead {
   /** At most how large a cell is that the finest level leaves out. */
   bound(row, column) {
     const coarse = this.levels[0];
-    const code = coarse.code(Math.floor(row / coarse.factor[0]), Math.floor(column / coarse.factor[1]));
-    const largest = code > 1 ? coarse.value(code) : coarse.floor;
+    const largest = coarse.at(Math.floor(row / coarse.factor[0]), Math.floor(column / coarse.factor[1])) ?? coarse.floor;
     return Math.min(largest, this.finest.bound(Math.floor(row / this.finest.factor[0])));
   }
+}
+
+/** What is made once for each item and number, and shared by its heads. */
+function once(kept, item, number, make) {
+  if (!kept.has(item)) kept.set(item, []);
+  return (kept.get(item)[number] ??= make());
 }
 
 /** Decodes heads when they are first asked for; keeps all coarse levels and the fine ones of the last few heads. */
@@ -258,6 +288,7 @@ class Store {
     this.keep = keep;
     this.coarse = new Map();
     this.masks = new Map();
+    this.keys = new Map();
     this.opened = new Map();
   }
 
@@ -283,17 +314,21 @@ class Store {
 
   async read(item, head) {
     const { rows } = item;
-    const finer = head.levels.slice(1).map((level) => decodeLevel(level, this.data.weights));
+    const finer = head.levels.slice(1).map((level) => (
+      level.encoding === "product" ? this.product(item, head, level) : decodeLevel(level, this.data.weights)));
     const levels = await Promise.all([this.coarsest(head), ...finer]);
     const sums = head.lse ? new RowSums(head.lse, await inflate(head.lse.data), rows.count) : null;
     return new OpenHead({ entry: head, item, levels, mask: await this.mask(item, head), sums }, this.data.weights);
   }
 
+  async product(item, head, level) {
+    const keys = once(this.keys, item, level.keys, () => inflate(item.keys[level.keys]));
+    return new ProductLevel(level, await inflate(level.data), await keys, await this.mask(item, head));
+  }
+
   async mask(item, head) {
     if (head.mask === null || head.mask === undefined) return null;
-    if (!this.masks.has(item)) this.masks.set(item, []);
-    const masks = this.masks.get(item);
-    masks[head.mask] ??= inflate(item.masks[head.mask]).then((bytes) => new Mask(bytes, item.rows.count));
-    return masks[head.mask];
+    const read = async () => new Mask(await inflate(item.masks[head.mask]), item.rows.count);
+    return once(this.masks, item, head.mask, read);
   }
 }

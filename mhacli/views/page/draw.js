@@ -59,11 +59,8 @@ class HeadSource {
     this.columns = head.item.columns.count;
   }
 
-  /** The coarsest level of which no cell is larger than a pixel, else the finest. */
   level(view, width, height) {
-    const tall = (view.bottom - view.top) / height;
-    const wide = (view.right - view.left) / width;
-    return this.head.levels.find(({ factor }) => factor[0] <= tall && factor[1] <= wide) ?? this.head.finest;
+    return this.head.level(view, width, height);
   }
 
   get finest() {
@@ -85,7 +82,10 @@ class HeadSource {
   }
 }
 
-/** Second head minus first, cell by cell of their finest levels; what is below the floor counts as 0. */
+/**
+ * Second head minus first, cell by cell of their finest levels, or of pooled ones where those are too many to be made
+ * at once; what is below the floor counts as 0.
+ */
 class DifferenceSource {
   constructor(first, second) {
     this.pair = [first, second];
@@ -100,14 +100,16 @@ class DifferenceSource {
     return this.pair[0].finest;
   }
 
-  level() {
-    return this.finest;
+  level(view, width, height) {
+    const costly = this.pair.find(({ finest }) => finest.costly);
+    const level = costly ? costly.level(view, width, height) : this.finest;
+    return this.pair.every((head) => head.like(level)) ? level : costly.levels[0];
   }
 
   each(level, row, from, to, visit) {
     const touched = [];
     this.pair.forEach((head, which) => {
-      head.finest.each(row, from, to, (column, value) => {
+      head.like(level).each(row, from, to, (column, value) => {
         if (!this.seen[column]) touched.push(column);
         this.seen[column] |= 1 << which;
         this.sums[column] += which ? value : -value;
@@ -131,11 +133,13 @@ class DifferenceSource {
     return this.pair[0].weights ? 0 : NaN;
   }
 
-  /** The largest difference either way. */
+  /** The largest difference either way, of the finest level that is there as it is. */
   most() {
     let most = 0;
-    for (let row = 0; row < this.finest.rows; row++) {
-      this.each(null, row, 0, this.finest.columns, (_, value) => {
+    const ready = (level) => this.pair.every((head) => head.like(level)?.costly === false);
+    const level = this.pair[0].levels.findLast(ready);
+    for (let row = 0; row < level.rows; row++) {
+      this.each(level, row, 0, level.columns, (_, value) => {
         if (Math.abs(value) > most) most = Math.abs(value);
       });
     }

@@ -1,0 +1,198 @@
+"""One pass over a head's matrix: what a page may need of it, in memory that does not grow with the matrix."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mhacli.plot.matrices import Array, Matrices
+from mhacli.plot.packing import Entries, deflated, entries_of, joined, pack_runs
+from mhacli.plot.panels import Progress, taken
+from mhacli.plot.picture import high_of_choices
+from mhacli.plot.pool import Pooled, Pooler, factor, groups
+from mhacli.plot.products import Products
+from mhacli.selection import Selection
+
+COARSE, MIDDLE = 96, 512
+"""Cells on a side of the pooled levels at most."""
+
+LEAST = 1e-6
+"""Smaller weights count as none."""
+
+_MOST_SIDE = 2**11
+_MOST_CELLS = 2**23
+_AT_LEAST_KEPT = 2**20
+_MOST_TOPS = 8
+"""Of each query so many largest weights are kept however small they are: what a spread-out one looks at most."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """Cells of one size: pooled by `factor` rows and columns."""
+
+    factor: tuple[int, int]
+    cells: Pooled
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What one pass over a matrix (rows, columns) found; `pooled` levels are coarse to fine, none where it is small.
+
+    `low` and `high` bound the numbers that nothing hides; `high` of weights is of queries that have a choice, and
+    `largest` of all. `entries` are weights, all from `floor` on; `fine` the cells
+    of what is no weights, pooled only where they are very many. `lse` is the logarithm of each row's normaliser, so
+    that a score is ln(weight) + lse; None where scores are not known. `products` are
+    there where a matrix is large. `runs` say what is hidden; None if nothing is.
+    """
+
+    shape: tuple[int, int]
+    low: float
+    high: float
+    largest: float
+    pooled: tuple[Level, ...]
+    entries: Entries | None
+    floor: float
+    fine: Level | None
+    products: Products | None
+    lse: Array | None
+    runs: bytes | None
+
+
+def gather(
+    matrices: Matrices, picked: Selection, at: tuple[int, int], most_entries: int, progress: Progress
+) -> Gathered:
+    """Read one matrix once; of weights only the largest are kept: some multiple of `most_entries`, and of each row."""
+    shape = len(picked.queries), len(picked.keys)
+    weights = matrices.stage == "attn_weights"
+    pooled = [_Leveller(shape, most) for most in (COARSE, MIDDLE) if max(shape) > most]
+    if len(pooled) > 1 and max(shape) < 4 * MIDDLE:
+        pooled.pop()  # too near to the matrix itself
+    fine = None if weights else _Leveller(shape, max(*shape, 1) if math.prod(shape) <= _MOST_CELLS else _MOST_SIDE)
+    tops = min(_MOST_TOPS, most_entries // (4 * max(1, shape[0])))
+    keeper = _Keeper(max(_AT_LEAST_KEPT, 4 * most_entries), tops) if weights else None
+    products = _products(matrices, picked, at, most_entries) if math.prod(shape) > _AT_LEAST_KEPT else None
+    takers = [taker for taker in (*pooled, fine, keeper, products) if taker is not None]
+    runs, lse, seen, hides = [], [], _Bounds(weights), False
+    for values, hidden, scores in matrices.strips(*at, picked.queries, with_scores=weights):
+        if scores is not None:
+            lse.append(_normalisers(values, scores))
+        progress(values.size)
+        values, hidden = taken(values, picked.keys), taken(hidden, picked.keys)
+        for taker in (seen, *takers):
+            taker.add(values, hidden)
+        runs.append(pack_runs(hidden))
+        hides = hides or bool(hidden.any())
+    return Gathered(
+        shape,
+        *seen.bounds,
+        largest=seen.largest,
+        pooled=tuple(level.level() for level in pooled),
+        entries=None if keeper is None else keeper.entries(),
+        floor=LEAST if keeper is None else keeper.floor,
+        fine=None if fine is None else fine.level(),
+        products=products,
+        lse=np.concatenate(lse) if lse else None,
+        runs=deflated(b"".join(runs)) if hides else None,
+    )
+
+
+def _products(matrices: Matrices, picked: Selection, at: tuple[int, int], room: int) -> Products | None:
+    """Its factors, where they are known and about `room` characters hold them beside the pooled levels."""
+    factors = matrices.factors(*at)
+    if factors is None:
+        return None
+    rows, columns = list(picked.queries), list(picked.keys)
+    own = replace(
+        factors, queries=factors.queries[rows], keys=factors.keys[columns], key_bias=factors.key_bias[columns]
+    )
+    steps = own.fitting(room // 2)
+    return None if steps is None else Products(own, steps)
+
+
+class _Bounds:
+    """The least finite number that nothing hides and the largest, of weights the largest of queries with a choice.
+
+    Both are 0 where there is none.
+    """
+
+    def __init__(self, weights: bool) -> None:
+        self._low, self._high, self._chosen, self._weights = math.inf, -math.inf, 0.0, weights
+
+    def add(self, values: Array, hidden: Array) -> None:
+        seen = values[np.isfinite(values) & ~hidden]
+        self._low = float(min(self._low, seen.min(initial=math.inf)))
+        self._high = float(max(self._high, seen.max(initial=-math.inf)))
+        if self._weights:
+            self._chosen = max(self._chosen, high_of_choices(values, hidden))
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        if self._low > self._high:
+            return 0.0, 0.0
+        return self._low, self._chosen or self._high
+
+    @property
+    def largest(self) -> float:
+        return max(0.0, self._high)
+
+
+class _Leveller:
+    """Pools to at most `most` cells a side."""
+
+    def __init__(self, shape: tuple[int, int], most: int) -> None:
+        self._factor = factor(shape[0], most), factor(shape[1], most)
+        self._pooler = Pooler(shape[0], self._factor[0], groups(shape[1], self._factor[1]))
+
+    def add(self, values: Array, hidden: Array) -> None:
+        self._pooler.add(values, hidden)
+
+    def level(self) -> Level:
+        return Level(self._factor, self._pooler.pooled())
+
+
+def _normalisers(weights: Array, scores: Array) -> Array:
+    """The ln Σ exp(score) of each row, as score - ln(weight) of its largest weight; NaN where the row has none."""
+    own = weights[:, : scores.shape[1]]
+    if not own.shape[1]:
+        return np.full(len(own), np.nan)
+    best = np.where(np.isfinite(own), own, -1.0).argmax(axis=1)
+    rows = np.arange(len(own))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lse = scores[rows, best].astype(np.float64) - np.log(own[rows, best].astype(np.float64))
+    return np.where(np.isfinite(lse), lse, np.nan)
+
+
+class _Keeper:
+    """Keeps the largest entries, `most` of them or twice as many, and the `tops` largest of every row.
+
+    From `floor` on all are kept.
+    """
+
+    def __init__(self, most: int, tops: int) -> None:
+        self._most, self._tops, self.floor = most, tops, LEAST
+        self._parts: list[Entries] = []
+        self._others = 0
+
+    def add(self, values: Array, hidden: Array) -> None:
+        part = entries_of(values, hidden, self.floor, LEAST, self._tops)
+        self._parts.append(part)
+        self._others += int((~part.top).sum())
+        if self._others > 2 * self._most:
+            others = np.concatenate([part.values[~part.top] for part in self._parts])
+            self.floor = max(self.floor, nth_largest(others, self._most))
+            self._parts = [part.above(self.floor) for part in self._parts]
+            self._others = sum(int((~part.top).sum()) for part in self._parts)
+
+    def entries(self) -> Entries:
+        """All that was kept."""
+        return joined(self._parts)
+
+
+def nth_largest(values: Array, number: int) -> float:
+    """The value that `number` others are not below; a little above the largest where none may be kept."""
+    finite = values[np.isfinite(values)]
+    if number >= len(finite):
+        return 0.0
+    if number <= 0:
+        return float(np.nextafter(finite.max(), np.float32(np.inf)))
+    return float(np.partition(finite, len(finite) - number)[len(finite) - number])
