@@ -61,7 +61,7 @@ class Gathered:
 def gather(
     matrices: Matrices, picked: Selection, at: tuple[int, int], most_entries: int, progress: Progress
 ) -> Gathered:
-    """Read one matrix once; of weights only the largest are kept: some multiple of `most_entries`, and of each row."""
+    """Read one matrix once; of weights the largest are kept: `most_entries` at least if there are, and of each row."""
     shape = len(picked.queries), len(picked.keys)
     weights = matrices.stage == "attn_weights"
     pooled = [_Leveller(shape, most) for most in (COARSE, MIDDLE) if max(shape) > most]
@@ -69,7 +69,7 @@ def gather(
         pooled.pop()  # too near to the matrix itself
     fine = None if weights else _Leveller(shape, max(*shape, 1) if math.prod(shape) <= _MOST_CELLS else _MOST_SIDE)
     tops = min(_MOST_TOPS, most_entries // (4 * max(1, shape[0])))
-    keeper = _Keeper(max(_AT_LEAST_KEPT, 4 * most_entries), tops) if weights else None
+    keeper = _Keeper(max(_AT_LEAST_KEPT, most_entries), tops) if weights else None
     products = _products(matrices, picked, at, most_entries) if math.prod(shape) > _AT_LEAST_KEPT else None
     takers = [taker for taker in (*pooled, fine, keeper, products) if taker is not None]
     runs, lse, seen, hides = [], [], _Bounds(weights), False

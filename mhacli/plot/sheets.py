@@ -49,9 +49,12 @@ def _fine(entries: Entries, found: Gathered, room: int) -> tuple[dict[str, Any],
 
     Keys stand apart: several heads may have the same.
     """
-    packed, floor = _fit_entries(entries, found, room)
+    packed = _fit_all(entries, found, room)
+    if packed is not None:
+        return _written((1, 1), found.shape, packed) | {"floor": found.floor}, found.floor, None
     products = found.products
-    if floor <= LEAST or products is None or products.error > MOST_ERROR:
+    if products is None or products.error > MOST_ERROR:
+        packed, floor = _fit_largest(entries, found, room)
         return _written((1, 1), found.shape, packed) | {"floor": floor}, floor, None
     made = Packed("product", Coding(BITS, LEAST, 1.0, logarithmic=True), products.packed_queries())
     level = _written((1, 1), found.shape, made) | {"features": products.features, "error": products.error}
@@ -82,13 +85,18 @@ def _written(by: tuple[int, int], shape: tuple[int, ...], packed: Packed) -> dic
     }
 
 
-def _fit_entries(entries: Entries, found: Gathered, room: int) -> tuple[Packed, float]:
-    """The entries in 16 bits if they fit; else in 8 bits as many of the largest as do. From where on all are there."""
+def _fit_all(entries: Entries, found: Gathered, room: int) -> Packed | None:
+    """All entries in 16 bits, if they are all there are and fit."""
+    if found.floor > LEAST or len(entries.columns) > room:  # a deflated entry takes about a byte at the very least
+        return None
+    coding = _coding(16, entries, found.floor, max(found.largest, found.floor))
+    packed = pack_entries(entries, found.shape[1], coding)
+    return packed if len(packed.data) <= room else None
+
+
+def _fit_largest(entries: Entries, found: Gathered, room: int) -> tuple[Packed, float]:
+    """As many of the largest entries in 8 bits as fit, and from where on all are there."""
     width, high = found.shape[1], max(found.largest, found.floor)
-    if len(entries.columns) <= room:  # a deflated entry takes about a byte at the very least
-        packed = pack_entries(entries, width, _coding(16, entries, found.floor, high))
-        if len(packed.data) <= room:
-            return packed, found.floor
     for some in (entries, replace(entries, top=np.zeros_like(entries.top))):
         others, floor = some.values[~some.top], found.floor
         number = len(others)
