@@ -35,6 +35,13 @@ def shortened(text: str, limit: int = 120) -> str:
     return shown if len(text) <= limit else f"{visible(text[:limit])}… ({len(text) - limit} more characters)"
 
 
+def position_labels(indices: Sequence[int], tokens: Sequence[str] | None) -> list[str]:
+    """`3 did`: positions with their tokens, where they have any."""
+    if tokens is None:
+        return [str(index) for index in indices]
+    return [f"{i} {visible(tokens[i])}" if i < len(tokens) else str(i) for i in indices]
+
+
 def count(number: int, noun: str, plural: str | None = None) -> str:
     """`1 head`, `3 heads`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -14,19 +14,21 @@ from mhacli.attention import request as requests
 from mhacli.attention import stages
 from mhacli.attention.request import TORCH_DTYPES, Request
 from mhacli.attention.stages import Heads
-from mhacli.masks import merge
+from mhacli.masks import Grid, merge, of_item
 
 Array = NDArray[Any]
 _CELLS = 2**22
 """Entries of one matrix that a block has: 16 MiB in float32, and half a dozen such are alive at once."""
+
+_HIDES = -1e4
 
 
 @dataclass(frozen=True)
 class Rows:
     """The queries `first` to `last` of some heads of one item.
 
-    `stages` are (H, rows, S plus the module's own keys) by name, `hidden` bool (H|1, rows, the same) says what a mask
-    hides.
+    `stages` are (H, rows, S plus the module's own keys) by name, `hidden` bool (H|1, rows, the same) says where a mask
+    adds -inf, or -10,000 or less, as other programs' masks do.
     """
 
     first: int
@@ -75,11 +77,19 @@ class Blocks:
         for start in range(first, last, step):
             yield self._block(item, list(heads), keep, start, min(last, start + step))
 
+    @property
+    def has_pairs(self) -> bool:
+        """Whether weights are more than the softmax of `factors` over the keys that a mask leaves."""
+        config, attn_mask = self.request.config, self.request.masks.attn_mask
+        of_pairs = self._bias is not None and self._bias.shape[2] > 1
+        added = attn_mask is not None and attn_mask.dtype != np.bool_
+        return of_pairs or added or config.softcap is not None or config.empty_rows == "uniform"
+
     @torch.inference_mode()
     def factors(self, item: int, head: int) -> tuple[Tensor, Tensor, Tensor]:
         """What one head's scores are made of: scaled queries (L,D), keys (S,D), and what is added for each key (S,).
 
-        What is added for each pair of both, and soft-capping, are not in it.
+        What is added for each pair of both, and soft-capping, are not in it: see `has_pairs`.
         """
         every, request = self._heads, self.request
         group = head // (every.q.shape[1] // every.k.shape[1])
@@ -107,17 +117,18 @@ class Blocks:
         parameters = replace(self.request.parameters, out_weight=None, out_bias=None)
         if parameters.sinks is not None:
             parameters = replace(parameters, sinks=parameters.sinks[heads])
-        mask = _of_heads(self._mask(first, last), item, heads)
+        mask = self._mask(item, heads, first, last)
         bias = None if self._bias is None else _of_heads(self._rows_of_bias(first, last), item, heads)
         kept = stages.attend(self._config, parameters, part, mask, keep, bias)
         return Rows(first, last, {name: kept[name][0] for name in keep}, self._hidden(mask, last - first))
 
-    def _mask(self, first: int, last: int) -> Tensor | None:
-        request = self.request
+    def _mask(self, item: int, heads: list[int], first: int, last: int) -> Tensor | None:
+        request, grid = self.request, self.request.grid
         name = request.config.dtype
         # numpy has no bfloat16, so torch rounds the float32 sum
         dtype = np.dtype(np.float32 if name == "bfloat16" else name)
-        mask = merge(request.masks, request.grid, dtype, first, last)
+        part = Grid(1, len(heads), grid.queries, grid.keys)
+        mask = merge(of_item(request.masks, grid, item, heads), part, dtype, first, last)
         return None if mask is None else torch.from_numpy(mask).to(TORCH_DTYPES[name]).to(self._heads.q.device)
 
     def _rows_of_bias(self, first: int, last: int) -> Tensor | None:
@@ -128,7 +139,7 @@ class Blocks:
         extra = len(self.request.config.extra_keys)
         if mask is None:
             return np.zeros((1, rows, self.request.grid.keys + extra), dtype=np.bool_)
-        hides = mask[0].isneginf().cpu().numpy()
+        hides = (mask[0] <= _HIDES).cpu().numpy()
         return np.pad(hides, ((0, 0), (0, 0), (0, extra)))
 
 

@@ -13,7 +13,7 @@ from mhacli.cli.plot_options import FileOptions
 from mhacli.cli.plot_page import document_of
 from mhacli.cli.plot_pictures import Asked, picture_of
 from mhacli.errors import UsageError
-from mhacli.files import write_bytes
+from mhacli.files import check_place, write_bytes
 from mhacli.plot.panels import Room
 from mhacli.text import human_bytes, listing, visible
 
@@ -42,11 +42,16 @@ def kind_of(file: FileOptions) -> str:
 
 
 def check(kind: str, printing: PrintOptions, file: FileOptions) -> None:
-    """Refuse options that this kind does not follow.
+    """Refuse options that this kind does not follow, and places where nothing can be written.
 
     Raises:
-        UsageError: one was given.
+        UsageError: one was given, or stdout is a terminal.
+        InputError: the file could not be written.
     """
+    if file.output == "-":
+        output.refuse_terminal()
+    elif file.output is not None:
+        check_place(file.output)
     for name, value in {**vars(printing), **vars(file)}.items():
         if name in ("output", "as_", *KINDS[kind].takes) or value is None or value is False or value == "table":
             continue

@@ -10,7 +10,7 @@ from mhacli.cli.options import PrintOptions, SelectOptions
 from mhacli.cli.plot_options import FileOptions, PictureOptions
 from mhacli.cli.plot_sources import Source, caption_of, matrices_of, named, selection_of
 from mhacli.cli.progress import progress
-from mhacli.cli.ready import Ready, open_dump
+from mhacli.cli.ready import Ready
 from mhacli.cli.selection import positions
 from mhacli.cli.stages import parse_show
 from mhacli.errors import UsageError
@@ -55,10 +55,10 @@ class Asked:
         Raises:
             UsageError: there is no such metric.
         """
-        if self.drawing.metric is None:
-            return None
-        name = self.drawing.metric.lstrip("+-")
-        if name not in METRICS:
+        name = self.drawing.metric
+        if name is not None and name[:1] in "+-":
+            name = name[1:]
+        if name is not None and name not in METRICS:
             raise UsageError(f"there is no metric {name}", f"there are {', '.join(METRICS)}")
         return name
 
@@ -96,14 +96,14 @@ def _overview(asked: Asked) -> Picture:
     notes: list[str] = []
     captions: list[str] = []
     for source in asked.sources:
-        opened = open_dump(source.asked.options)
+        opened = source.open("attn_weights")
         captions.append(caption_of(opened, "attn_weights")[0])
         found = measured(source.asked, opened)
         notes += found.notes
         columns = {name: [row.metrics.get(name) for row in found.rows] for name in METRICS}
         dumps.append(MeasuredDump(source.name, source.asked.layer, columns))
     if all(value is None for dump in dumps for value in dump.metrics[metric]):
-        raise UsageError(f"{metric} is not measured: no dump here has what it needs", "mhacli heads shows what is")
+        raise not_measured(metric)
     heads = None
     if asked.select.head is not None:
         heads = positions(asked.select.head, max(len(dump.metrics[metric]) for dump in dumps), "--head", "head")
@@ -111,6 +111,11 @@ def _overview(asked: Asked) -> Picture:
     if asked.metric is None:
         notes.append(f"several dumps: one number a head, {metric} (--metric chooses, --head 0 draws that head of each)")
     return replace(made, notes=tuple(notes))
+
+
+def not_measured(metric: str) -> UsageError:
+    """What to say of a metric that no head has a number of."""
+    return UsageError(f"{metric} is not measured: no dump here has what it needs", "mhacli heads shows what is")
 
 
 def _refuse_parts(asked: Asked) -> None:
@@ -132,9 +137,14 @@ def _common(captions: Sequence[str]) -> str:
 
 
 def _of_stage(asked: Asked, room: RoomOf) -> Picture:
-    stage = asked.stage
+    stage, budget, held = asked.stage, asked.budget, 0
+    refuse_unselectable(asked)
     notes: list[str] = []
-    opened = [(source, open_dump(source.asked.options, stage)) for source in asked.sources]
+    opened: list[tuple[Source, Request | Ready]] = []
+    for source in asked.sources:
+        opened.append((source, source.open(stage)))
+        held += held_bytes(opened[-1][1])
+        memory.require(held, budget, f"{count(len(opened), 'dump')} together", "draw fewer at once")
     selections = [_items(selection_of(one, asked.select), asked, notes) for _, one in opened]
     panels = sum(len(s.items) * _panels(stage, s, one, asked) for s, (_, one) in zip(selections, opened, strict=True))
     one_query = STAGES[stage].axes[-2] == "L" and all(len(selection.queries) == 1 for selection in selections)
@@ -145,7 +155,7 @@ def _of_stage(asked: Asked, room: RoomOf) -> Picture:
         with progress(f"drawing {named(source)}", work(matrices, selection)) as advance:
             caption = "; ".join(caption_of(one, stage))
             made = picture(matrices, selection, space, caption, advance, name)
-        notes += one.notes
+        notes += [*one.notes, *not_applied(one)]
         pictures.append(made)
     return _joined(pictures, [named(source) for source, _ in opened], tuple(notes))
 
@@ -156,6 +166,28 @@ def _items(selection: Selection, asked: Asked, notes: list[str]) -> Selection:
         return selection
     notes.append(f"item 0 of {len(selection.items)} is drawn: --item chooses others, --item : all")
     return replace(selection, items=selection.items[:1])
+
+
+_AXIS_OF = {"head": "H", "query_pos": "L", "key_pos": "S"}
+
+
+def refuse_unselectable(asked: Asked) -> None:
+    """Refuse to choose along an axis that the stage has not.
+
+    Raises:
+        UsageError: an option does.
+    """
+    axes = STAGES[asked.stage].axes
+    for name, axis in _AXIS_OF.items():
+        if getattr(asked.select, name) is not None and axis not in axes:
+            option, letters = f"--{name.replace('_', '-')}", ", ".join(axes)
+            raise UsageError(f"{option} chooses along {axis}, and {asked.stage} has ({letters})", f"leave {option} out")
+
+
+def not_applied(opened: Request | Ready) -> list[str]:
+    """A note where a picture leaves out what a module would do."""
+    train = isinstance(opened, Request) and opened.config.train and opened.config.dropout
+    return ["dropout is not applied to pictures"] if train else []
 
 
 def _panels(stage: str, selection: Selection, opened: Request | Ready, asked: Asked) -> int:
@@ -181,11 +213,20 @@ def drawn(matrices: Matrices, selection: Selection, average: bool) -> tuple[Matr
     return Averaged(matrices, heads), f"mean of {count(len(heads), 'head')}"
 
 
+def held_bytes(opened: Request | Ready) -> int:
+    """Bytes that what was opened takes while it waits."""
+    if isinstance(opened, Ready):
+        return opened.array.nbytes
+    inputs = [opened.query, opened.key, opened.value, *(vars(opened.heads).values() if opened.heads else ())]
+    tensors = {id(tensor): tensor for tensor in (*inputs, *vars(opened.parameters).values()) if tensor is not None}
+    return sum(tensor.nbytes for tensor in tensors.values())
+
+
 def _require(matrices: Matrices, selection: Selection, space: Room, panels: int, budget: int) -> None:
     """Refuse a picture that memory does not hold."""
     picked = chosen(matrices, selection)
     rows, columns = len(picked.queries), len(picked.keys)
-    by = factors(rows, columns, space)
+    by = factors(rows, columns - len(matrices.extra), space)
     cells = panels * (rows // by[0] + 1) * (columns // by[1] + 1)
     memory.require(40 * cells, budget, f"a picture of {cells:,} cells", "pool more: --max-rows 512 --max-cols 512")
 

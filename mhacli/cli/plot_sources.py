@@ -11,22 +11,38 @@ from mhacli.cli import checkpoint
 from mhacli.cli.inputs import RequestOptions
 from mhacli.cli.measuring import Asked
 from mhacli.cli.options import SelectOptions
-from mhacli.cli.ready import Ready
+from mhacli.cli.ready import Ready, open_dump
 from mhacli.cli.selection import positions, select
 from mhacli.cli.sources import Sources
 from mhacli.errors import UsageError
 from mhacli.files import split_reference
 from mhacli.plot.matrices import Held, Matrices, stage_matrices
 from mhacli.selection import Selection
-from mhacli.text import count, shape_text, visible
+from mhacli.text import count, runs, shape_text, visible
 
 
 @dataclass(frozen=True)
 class Source:
-    """One dump or layer: its options, and a name that no other has."""
+    """One dump or layer: its options, and a name that no other has.
+
+    `shared` says that one dump serves several layers.
+    """
 
     name: str
     asked: Asked
+    shared: bool = False
+
+    def open(self, stage: str) -> Request | Ready:
+        """What it describes.
+
+        Raises:
+            MhaError: files, shapes or options that do not go together.
+        """
+        opened = open_dump(self.asked.options, stage)
+        if self.shared and isinstance(opened, Ready):
+            fact = f"--layers computes layers, and {visible(self.asked.name)} holds ready {stage}"
+            raise UsageError(fact, "leave --layers out, or give one dump a layer")
+        return opened
 
 
 def sources(options: Sequence[RequestOptions], layers: str | None) -> list[Source]:
@@ -46,7 +62,11 @@ def sources(options: Sequence[RequestOptions], layers: str | None) -> list[Sourc
         )
     paired = list(options) * len(indices) if len(options) == 1 else options
     return [
-        Source(f"layer {index}", Asked(replace(option, module=replace(option.module, layer=index)), None, False))
+        Source(
+            f"layer {index}",
+            Asked(replace(option, module=replace(option.module, layer=index)), None, False),
+            shared=len(options) == 1,
+        )
         for index, option in zip(indices, paired, strict=True)
     ]
 
@@ -77,8 +97,13 @@ def _layers(options: RequestOptions, chosen: str) -> tuple[int, ...]:
     path, _ = split_reference(module.weights)
     with Sources(memory.budget(options.memory.max_memory)) as opened:
         facts = describe_layers(opened.open(path), checkpoint.configuration(path), family=module.family)
-    last = max((layer.index for layer in facts), default=-1)
-    return positions(None if chosen == "all" else chosen, last + 1, "--layers", "layer")
+    there = sorted({layer.index for layer in facts})
+    if chosen == "all":
+        return tuple(there)
+    indices = positions(chosen, max(there, default=-1) + 1, "--layers", "layer")
+    if missing := [str(index) for index in indices if index not in there]:
+        raise UsageError(f"--layers {chosen}: there is no layer {missing[0]}", f"there are {runs(there)}")
+    return indices
 
 
 def caption_of(opened: Request | Ready, stage: str) -> tuple[str, str]:

@@ -57,6 +57,8 @@ def _read(options: RequestOptions, stage: str, gathered: Gathered, sources: Sour
         got = shape_text(array.shape)
         raise InputError(f"{stage} has shape {got} and dtype {array.dtype}, expected (N, H, L, S) of floats")
     n, h, length, keys = array.shape
+    if not n or not h:
+        raise InputError(f"{stage} has no {'heads' if n else 'items'}: its shape is {shape_text(array.shape)}")
     queries, key_tokens = labels_.choose(options.labels, gathered.entry, Grid(n, h, length, keys))
     labels = Labels(queries, queries if key_tokens is None and length == keys else key_tokens)
     return Ready(array, labels, (*sources.understood, *sources.notes))

@@ -75,6 +75,17 @@ def write_bytes(path: str, parts: Iterable[bytes]) -> None:
             file.write(part)
 
 
+def check_place(path: str) -> None:
+    """Refuse, before any work is done, a file that could not be written: in no folder, a folder itself, protected.
+
+    Raises:
+        InputError: it could not.
+    """
+    with _said(path):
+        if not _written_through(checked_path(path)):
+            _check_target(Path(os.path.realpath(path)))
+
+
 @contextmanager
 def _said(path: str) -> Iterator[None]:
     """What goes wrong with the file, in words that name it."""
@@ -135,6 +146,15 @@ def _destination(path: str) -> Iterator[BinaryIO]:
             yield file
 
 
+def _check_target(target: Path) -> None:
+    if target.is_dir():
+        raise Fault("is a folder", f"name a file in it, such as {shortened(str(target / 'dump.safetensors'))}")
+    if not target.parent.is_dir():
+        raise Fault(f"cannot be written: there is no folder {quoted(str(target.parent))}", "make it: mkdir -p")
+    if target.exists() and not os.access(target, os.W_OK):
+        raise Fault("is write-protected", "choose another name, or chmod u+w")
+
+
 def _through(path: str) -> int:
     # O_NONBLOCK: a named pipe that nobody reads is an error rather than a wait without end.
     try:
@@ -152,13 +172,8 @@ def _through(path: str) -> int:
 @contextmanager
 def _replacing(target: Path) -> Iterator[BinaryIO]:
     """A new file beside the target, which takes its place when all went well and is removed when not."""
+    _check_target(target)
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
-    if target.is_dir():
-        raise Fault("is a folder", f"name a file in it, such as {shortened(str(target / 'dump.safetensors'))}")
-    if not target.parent.is_dir():
-        raise Fault(f"cannot be written: there is no folder {quoted(str(target.parent))}", "make it: mkdir -p")
-    if mode is not None and not os.access(target, os.W_OK):
-        raise Fault("is write-protected", "choose another name, or chmod u+w")
     temporary = target.with_name(f".{target.name[:100]}.{os.urandom(8).hex()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     try:

@@ -9,6 +9,7 @@ from mhacli.masks.build import (
     attn_mask_4d,
     check,
     merge,
+    of_item,
     read_mask,
     visible,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "attn_mask_4d",
     "check",
     "merge",
+    "of_item",
     "read_mask",
     "report",
     "saved",

@@ -3,7 +3,7 @@
 Only numpy; `mhacli mask` works without torch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -235,6 +235,21 @@ def check(masks: Masks, grid: Grid) -> None:
         _check_padding(masks.key_padding_mask, grid)
     if masks.valid_lens is not None:
         _check_lens(masks.valid_lens, grid)
+
+
+def of_item(masks: Masks, grid: Grid, item: int, heads: Sequence[int]) -> Masks:
+    """The masks of some heads of one item, over a grid of just these."""
+    attn_mask, padding, lens = masks.attn_mask, masks.key_padding_mask, masks.valid_lens
+    if attn_mask is not None:
+        attn_mask = attn_mask_4d(attn_mask, grid)
+        attn_mask = attn_mask[item : item + 1] if attn_mask.shape[0] > 1 else attn_mask
+        attn_mask = attn_mask[:, list(heads)] if attn_mask.shape[1] > 1 else attn_mask
+    return Masks(
+        masks.rules,
+        attn_mask,
+        None if padding is None else padding[item : item + 1],
+        None if lens is None else lens[item : item + 1],
+    )
 
 
 def merge(

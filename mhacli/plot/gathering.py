@@ -7,21 +7,19 @@ import numpy as np
 
 from mhacli.plot.matrices import Array, Matrices
 from mhacli.plot.packing import Entries, deflated, entries_of, joined, pack_runs
-from mhacli.plot.panels import Progress, taken
-from mhacli.plot.picture import high_of_choices
+from mhacli.plot.panels import Progress
+from mhacli.plot.picture import high_of_choices, taken
 from mhacli.plot.pool import Pooled, Pooler, factor, groups
-from mhacli.plot.products import Products
+from mhacli.plot.products import LEAST, Products
 from mhacli.selection import Selection
 
 COARSE, MIDDLE = 96, 512
 """Cells on a side of the pooled levels at most."""
 
-LEAST = 1e-6
-"""Smaller weights count as none."""
-
 _MOST_SIDE = 2**11
 _MOST_CELLS = 2**23
 _AT_LEAST_KEPT = 2**20
+_OF_A_MASK = -5e3
 _MOST_TOPS = 8
 """Of each query so many largest weights are kept however small they are: what a spread-out one looks at most."""
 
@@ -72,11 +70,12 @@ def gather(
     keeper = _Keeper(max(_AT_LEAST_KEPT, most_entries), tops) if weights else None
     products = _products(matrices, picked, at, most_entries) if math.prod(shape) > _AT_LEAST_KEPT else None
     takers = [taker for taker in (*pooled, fine, keeper, products) if taker is not None]
-    runs, lse, seen, hides = [], [], _Bounds(weights), False
+    runs, lse, seen, hides, high = [], [], _Bounds(), False, 0.0
     for values, hidden, scores in matrices.strips(*at, picked.queries, with_scores=weights):
         if scores is not None:
             lse.append(_normalisers(values, scores))
         progress(values.size)
+        high = max(high, high_of_choices(values, hidden, picked.keys)) if weights else high
         values, hidden = taken(values, picked.keys), taken(hidden, picked.keys)
         for taker in (seen, *takers):
             taker.add(values, hidden)
@@ -84,8 +83,9 @@ def gather(
         hides = hides or bool(hidden.any())
     return Gathered(
         shape,
-        *seen.bounds,
-        largest=seen.largest,
+        low=seen.bounds[0],
+        high=high or seen.bounds[1],
+        largest=max(0.0, seen.bounds[1]),
         pooled=tuple(level.level() for level in pooled),
         entries=None if keeper is None else keeper.entries(),
         floor=LEAST if keeper is None else keeper.floor,
@@ -110,30 +110,19 @@ def _products(matrices: Matrices, picked: Selection, at: tuple[int, int], room: 
 
 
 class _Bounds:
-    """The least finite number that nothing hides and the largest, of weights the largest of queries with a choice.
+    """The least and the largest finite number that nothing hides; 0 where there is none."""
 
-    Both are 0 where there is none.
-    """
-
-    def __init__(self, weights: bool) -> None:
-        self._low, self._high, self._chosen, self._weights = math.inf, -math.inf, 0.0, weights
+    def __init__(self) -> None:
+        self._low, self._high = math.inf, -math.inf
 
     def add(self, values: Array, hidden: Array) -> None:
         seen = values[np.isfinite(values) & ~hidden]
         self._low = float(min(self._low, seen.min(initial=math.inf)))
         self._high = float(max(self._high, seen.max(initial=-math.inf)))
-        if self._weights:
-            self._chosen = max(self._chosen, high_of_choices(values, hidden))
 
     @property
     def bounds(self) -> tuple[float, float]:
-        if self._low > self._high:
-            return 0.0, 0.0
-        return self._low, self._chosen or self._high
-
-    @property
-    def largest(self) -> float:
-        return max(0.0, self._high)
+        return (self._low, self._high) if self._low <= self._high else (0.0, 0.0)
 
 
 class _Leveller:
@@ -159,7 +148,8 @@ def _normalisers(weights: Array, scores: Array) -> Array:
     rows = np.arange(len(own))
     with np.errstate(divide="ignore", invalid="ignore"):
         lse = scores[rows, best].astype(np.float64) - np.log(own[rows, best].astype(np.float64))
-    return np.where(np.isfinite(lse), lse, np.nan)
+    # of a query that a mask hides everything from, the mask itself is the score
+    return np.where(np.isfinite(lse) & (lse > _OF_A_MASK), lse, np.nan)
 
 
 class _Keeper:

@@ -17,6 +17,7 @@ from mhacli.selection import Selection
 from mhacli.vocabulary import INPUTS, MATRICES, STAGES
 
 Array = NDArray[Any]
+STRIP = 2**22
 Strip = tuple[Array, Array, Array | None]
 """Some rows of one matrix: values (rows, columns), what is hidden of them, and the scores of attn_weights."""
 
@@ -44,15 +45,32 @@ class Matrices(Protocol):
     def labels(self) -> Labels:
         """Tokens of the queries and keys."""
 
-    def strips(self, item: int, head: int, rows: Sequence[int], with_scores: bool = False) -> Iterator[Strip]:
-        """The chosen rows of one matrix in their order, some at a time."""
+    def strips(
+        self, item: int, head: int, rows: Sequence[int], with_scores: bool = False, cells: int = STRIP
+    ) -> Iterator[Strip]:
+        """The chosen rows of one matrix in their order, about `cells` entries at a time."""
 
     def factors(self, item: int, head: int) -> Factors | None:
         """What all rows and columns of one matrix of weights are made of, where that is known."""
 
 
 SINK = "sink"
-_STRIP_CELLS = 2**22
+_WIDEST_GAP = 32
+_MASKED = ("masked_scores", "attn_weights")
+
+
+def _runs(rows: Sequence[int], most: int) -> Iterator[list[int]]:
+    """The chosen rows in parts that lie close together, none of them over more than `most` rows."""
+    run: list[int] = []
+    low = high = 0
+    for row in rows:
+        low, high = (min(low, row), max(high, row)) if run else (row, row)
+        if run and (abs(row - run[-1]) > _WIDEST_GAP or high - low >= most):
+            yield run
+            run, low, high = [], row, row
+        run.append(row)
+    if run:
+        yield run
 
 
 @dataclass(frozen=True)
@@ -89,28 +107,32 @@ class Computed:
         """The request's."""
         return self.request.labels
 
-    def strips(self, item: int, head: int, rows: Sequence[int], with_scores: bool = False) -> Iterator[Strip]:
-        """Computed for the queries from the first chosen to the last; what lies between is left out again."""
+    def strips(
+        self, item: int, head: int, rows: Sequence[int], with_scores: bool = False, cells: int = STRIP
+    ) -> Iterator[Strip]:
+        """Computed for the queries from the first of a run to its last; what lies between chosen ones is left out."""
         keep = {self.stage, *(("masked_scores",) if with_scores else ())}
-        order = np.asarray(rows)
-        if (np.diff(order) < 0).any():  # chosen in another order than they are computed in: few, as somebody typed them
-            for row in rows:
-                yield from self.strips(item, head, [row], with_scores)
-            return
-        if not order.size:
-            return
-        for block in self.blocks.rows(item, [head], keep, int(order[0]), int(order[-1]) + 1):
-            here = order[(order >= block.first) & (order < block.last)] - block.first
-            if not here.size:
-                continue
-            values, hidden = to_numpy(block.stages[self.stage][0]), block.hidden[0]
-            scores = to_numpy(block.stages["masked_scores"][0])[here] if with_scores else None
-            values, hidden = values[here], hidden[here]
-            hidden = hidden & ((values == 0) | np.isneginf(values))  # what is there all the same is shown
-            if SINK in self.extra:
-                taken = np.maximum(0, 1 - values.sum(axis=1, keepdims=True))
-                values, hidden = np.concatenate([values, taken], axis=1), np.pad(hidden, ((0, 0), (0, 1)))
-            yield values, hidden, scores
+        for run in _runs(rows, max(1, cells // max(1, self.shape[3]))):
+            first = min(run)
+            here = np.asarray(run) - first
+            for block in self.blocks.rows(item, [head], keep, first, max(run) + 1, cells):
+                values = to_numpy(block.stages[self.stage][0])[here]
+                scores = to_numpy(block.stages["masked_scores"][0])[here] if with_scores else None
+                hidden = self._hidden(values, block.hidden[0][here])
+                if SINK in self.extra:
+                    taken = np.maximum(0, 1 - values.sum(axis=1, keepdims=True))
+                    values, hidden = np.concatenate([values, taken], axis=1), np.pad(hidden, ((0, 0), (0, 1)))
+                yield values, hidden, scores
+
+    def _hidden(self, values: Array, masked: Array) -> Array:
+        """What a mask really hides: weights that are 0 for it, masked scores unless they are all a query has."""
+        if self.stage not in _MASKED:
+            return np.zeros_like(masked)
+        for_it = (
+            values == 0 if self.stage == "attn_weights" else np.isneginf(values) | ~masked.all(axis=1, keepdims=True)
+        )
+        hidden: Array = masked & for_it
+        return hidden
 
     def factors(self, item: int, head: int) -> Factors | None:
         """Queries and keys; a sink is a key of zeros, which has its score for all queries."""
@@ -120,7 +142,8 @@ class Computed:
         config, sinks = self.request.config, self.request.parameters.sinks
         if SINK in self.extra and sinks is not None:
             keys, added = np.pad(keys, ((0, 1), (0, 0))), np.append(added, float(sinks[head]))
-        return Factors(queries, keys, added, shiftable=config.softcap is None and SINK not in self.extra)
+        shiftable = config.softcap is None and SINK not in self.extra
+        return Factors(queries, keys, added, shiftable, complete=not self.blocks.has_pairs)
 
 
 @dataclass(frozen=True)
@@ -147,10 +170,12 @@ class Held:
         """None."""
         return ()
 
-    def strips(self, item: int, head: int, rows: Sequence[int], with_scores: bool = False) -> Iterator[Strip]:
+    def strips(
+        self, item: int, head: int, rows: Sequence[int], with_scores: bool = False, cells: int = STRIP
+    ) -> Iterator[Strip]:
         """Slices; of ready masked scores -inf is what was hidden."""
         matrix = self.array[item] if self.array.ndim == 3 else self.array[item, head]
-        step = max(1, _STRIP_CELLS // max(1, matrix.shape[1]))
+        step = max(1, cells // max(1, matrix.shape[1]))
         for first in range(0, len(rows), step):
             values = matrix[list(rows[first : first + step])]
             masked = np.isneginf(values) if self.stage == "masked_scores" else np.zeros(values.shape, dtype=np.bool_)
@@ -194,12 +219,17 @@ class Averaged:
         """Those of the heads."""
         return self.of.labels
 
-    def strips(self, item: int, head: int, rows: Sequence[int], with_scores: bool = False) -> Iterator[Strip]:
+    def strips(
+        self, item: int, head: int, rows: Sequence[int], with_scores: bool = False, cells: int = STRIP
+    ) -> Iterator[Strip]:
         """All heads' strips side by side, which have the same rows."""
-        every = [self.of.strips(item, own, rows) for own in self.heads]
+        every = [self.of.strips(item, own, rows, cells=max(1, cells // len(self.heads))) for own in self.heads]
         for strips in zip(*every, strict=True):
-            values = np.mean([values for values, _, _ in strips], axis=0)
-            yield values, np.logical_and.reduce([hidden for _, hidden, _ in strips]), None
+            total, hidden = strips[0][0].astype(np.float64), strips[0][1]
+            for values, hides, _ in strips[1:]:
+                total += values
+                hidden = hidden & hides
+            yield total / len(self.heads), hidden, None
 
     def factors(self, item: int, head: int) -> Factors | None:
         """A mean of weights has none."""

@@ -11,10 +11,10 @@ from mhacli.attention.report import headline
 from mhacli.attention.request import Request
 from mhacli.errors import UsageError
 from mhacli.plot.matrices import Matrices, chosen, stage_matrices
-from mhacli.plot.picture import Panel, Picture, high_of_choices, shared_scale, weight_scale
+from mhacli.plot.picture import Panel, Picture, high_of_choices, shared_scale, taken, weight_scale
 from mhacli.plot.pool import Pooled, Pooler, factor, groups
 from mhacli.selection import Selection
-from mhacli.text import count, visible
+from mhacli.text import count, position_labels
 
 Array = NDArray[Any]
 Progress = Callable[[int], object]
@@ -113,15 +113,9 @@ def _pooled(
     pooler = Pooler(len(picked.queries), by[0], _column_groups(picked.keys, by[1], _extra(matrices, picked)))
     for values, hidden, _ in matrices.strips(*at, picked.queries):
         progress(values.size)
-        high = max(high, high_of_choices(values, hidden))
+        high = max(high, high_of_choices(values, hidden, picked.keys))
         pooler.add(taken(values, picked.keys), taken(hidden, picked.keys))
     return pooler.pooled(), high
-
-
-def taken(strip: Array, columns: Sequence[int]) -> Array:
-    """Some columns of a strip; the strip itself where they are all of them."""
-    every = strip.shape[1]
-    return strip if len(columns) == every and list(columns) == list(range(every)) else strip[:, list(columns)]
 
 
 def _extra(matrices: Matrices, picked: Selection) -> list[int]:
@@ -151,9 +145,7 @@ def _names(positions: Sequence[int], by: int, tokens: Sequence[str] | None) -> l
     if by > 1:
         parts = [positions[start : start + by] for start in groups(len(positions), by)]
         return [str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts]
-    if tokens is None:
-        return [str(position) for position in positions]
-    return [f"{i} {visible(tokens[i])}" if i < len(tokens) else str(i) for i in positions]
+    return position_labels(positions, tokens)
 
 
 def _title(matrices: Matrices, picked: Selection, item: int, head: int, named: str | None) -> str:

@@ -12,7 +12,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Panel:
-    """One matrix to draw: `values` (rows, columns), NaN for what is no finite number, and what a mask hides of them.
+    """One matrix to draw: `values` (rows, columns), of which some may be no finite numbers, and what a mask hides.
 
     `rows` and `columns` are labels, an index or an index and a token (`3 did`), a range where cells are pooled
     (`0-15`). `pooled` says how many rows and columns of the matrix one cell stands for: the largest of them is shown.
@@ -62,6 +62,12 @@ class Picture:
     hidden_means: str = "hidden by a mask"
     notes: tuple[str, ...] = ()
 
+    @property
+    def one_query(self) -> bool:
+        """Whether every panel is the row of one query."""
+        panels = self.panels
+        return self.row_axis == "query" and bool(panels) and all(len(p.rows) == p.pooled[0] == 1 for p in panels)
+
 
 def shared_scale(panels: Sequence[Panel]) -> Scale:
     """The scale of all panels together, over the finite entries that nothing hides.
@@ -82,19 +88,23 @@ def shared_scale(panels: Sequence[Panel]) -> Scale:
 def weight_scale(panels: Sequence[Panel], high: float) -> Scale:
     """The scale of weights, from 0 to `high`: the largest of queries that have a choice, 0 where none has.
 
-    A query that sees one key gives it all, which says nothing of a head: its weight of 1 may be beyond the scale.
+    A query that sees one key gives it all, which says nothing of a head: its weight of 1 may be beyond the scale. What
+    is called weights and has numbers below 0 has the scale of any numbers.
     """
-    largest = max((float(np.nanmax(_seen(panel), initial=0.0)) for panel in panels), default=0.0)
-    high = high or largest or 1.0
-    return Scale(0.0, high, False, beyond=largest > high)
+    scale = shared_scale(panels)
+    if scale.signed:
+        return scale
+    return Scale(0.0, high or scale.high or 1.0, False, beyond=scale.high > high > 0)
 
 
-def _seen(panel: Panel) -> Array:
-    return panel.values[~panel.hidden]
-
-
-def high_of_choices(values: Array, hidden: Array) -> float:
-    """The largest finite number of the rows (rows, columns) in which more than one entry is not hidden; 0 if none."""
+def high_of_choices(values: Array, hidden: Array, columns: Sequence[int]) -> float:
+    """The largest finite number in the chosen columns of rows in which more than one entry is not hidden; 0 if none."""
     rows = (~hidden).sum(axis=1) > 1
-    seen = values[rows][~hidden[rows]]
+    seen = taken(values[rows], columns)[~taken(hidden[rows], columns)]
     return float(seen[np.isfinite(seen)].max(initial=0.0))
+
+
+def taken(strip: Array, columns: Sequence[int]) -> Array:
+    """Some columns of a strip; the strip itself where they are all of them."""
+    every = strip.shape[1]
+    return strip if len(columns) == every and list(columns) == list(range(every)) else strip[:, list(columns)]

@@ -14,7 +14,7 @@ Array = NDArray[Any]
 class Pooled:
     """Cells (rows, columns), each the largest entry by absolute value of those that nothing hides.
 
-    A cell is NaN where any of its entries is no finite number, and `hidden` where all of them are.
+    A cell is NaN where any of its entries is, and `hidden` where all of them are.
     """
 
     values: Array
@@ -40,15 +40,11 @@ def pool(values: Array, hidden: Array, rows: Sequence[int], columns: Sequence[in
     shape = len(rows), len(columns)
     if not values.size or 0 in shape:
         return Pooled(np.zeros(shape, values.dtype), np.ones(shape, dtype=np.bool_))
+    plain = np.where(hidden, 0, values)
     if shape == values.shape:
-        kept = np.where(np.isfinite(values), values, np.nan)
-        return Pooled(np.where(hidden, 0, kept), hidden)
-    odd = ~np.isfinite(values) & ~hidden
-    plain = np.where(hidden | odd, 0, values)
+        return Pooled(plain, hidden)
     high, low = (_reduced(ufunc, plain, rows, columns) for ufunc in (np.maximum, np.minimum))
-    largest = np.where(high >= -low, high, low)
-    has_odd = _reduced(np.logical_or, odd, rows, columns)
-    return Pooled(np.where(has_odd, np.nan, largest), _reduced(np.logical_and, hidden, rows, columns))
+    return Pooled(np.where(high >= -low, high, low), _reduced(np.logical_and, hidden, rows, columns))
 
 
 def _reduced(ufunc: np.ufunc, values: Array, rows: Sequence[int], columns: Sequence[int]) -> Array:

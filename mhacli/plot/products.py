@@ -22,20 +22,26 @@ BITS = 16
 
 MOST_ERROR = 0.05
 _SAMPLED = 8
-_LEAST = 1e-6
+_SMALL = 1e-5
+"""Errors of smaller weights are shares of this: float32 holds no sink, which is what the others leave of 1, better."""
+
+LEAST = 1e-6
+"""Smaller weights count as none."""
 
 
 @dataclass(frozen=True)
 class Factors:
     """Scaled queries (L,D), keys (S,D) and what is added to each key's scores (S,): score = q·k + key_bias.
 
-    `shiftable` says that the same number may be added to all scores of a query.
+    `shiftable` says that the same number may be added to all scores of a query, `complete` that nothing else makes the
+    weights, so that checking some queries is enough.
     """
 
     queries: Array
     keys: Array
     key_bias: Array
     shiftable: bool
+    complete: bool
 
     def fitting(self, room: int) -> int | None:
         """The finest steps that about `room` bytes hold; None where none do."""
@@ -57,6 +63,7 @@ class Products:
         self._made_keys = self._keys * self._key_unit[:, None]
         self._shifts: list[Array] = []
         self._at = 0
+        self._every = _SAMPLED if factors.complete else 1
         self.error = 0.0
 
     def add(self, weights: Array, hidden: Array) -> None:
@@ -69,11 +76,11 @@ class Products:
         scores = (queries * self._made_keys[best]).sum(axis=1) + self._key_bias[best]
         shifts = (scores - logarithms).astype(np.float32)
         self._shifts.append(shifts)
-        some = slice(-self._at % _SAMPLED, None, _SAMPLED)
-        made = np.exp(queries[some] @ self._made_keys.T + self._key_bias - shifts[some, None])
-        kept = seen[some] >= _LEAST
-        apart = np.abs(made[kept] / seen[some][kept] - 1)
-        # where a query has no weights that are numbers none may be made for it, and where it has all must be
+        some = slice(-self._at % self._every, None, self._every)
+        with np.errstate(over="ignore", invalid="ignore"):
+            made = np.exp(queries[some] @ self._made_keys.T + self._key_bias - shifts[some, None])
+            visible = ~hidden[some] & np.isfinite(weights[some])
+            apart = np.abs(made[visible] - weights[some][visible]) / np.maximum(weights[some][visible], _SMALL)
         self.error = max(self.error, float(apart.max(initial=0.0)), float(np.isnan(apart).any()))
         self._at += len(weights)
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from mhacli.plot.gathering import COARSE, LEAST, Gathered, Level, nth_largest
+from mhacli.plot.gathering import COARSE, Gathered, Level, nth_largest
 from mhacli.plot.packing import Coding, Entries, Packed, pack_cells, pack_entries, pack_row_numbers, text
 from mhacli.plot.pool import groups, pool
-from mhacli.plot.products import BITS, MOST_ERROR
+from mhacli.plot.products import BITS, LEAST, MOST_ERROR
 
 _COARSE_SPAN = 1e-4
 _TRIES = 8

@@ -36,11 +36,6 @@ _MOST_DECIMALS = 4
 _COLORS = {"grows": "#21918c", "below": "#4786d4", "above": "#c96151"}
 
 
-def suits(picture: "Picture") -> bool:
-    """Whether every panel is the row of one query."""
-    return bool(picture.panels) and picture.row_axis == "query" and all(len(p.rows) == 1 for p in picture.panels)
-
-
 def room(look: Look, panels: int) -> tuple[int | None, int | None]:
     """The most rows and columns that a panel may have: a column is a line here, which `--max-rows` limits too."""
     asked = [most for most in (look.asked_rows, look.max_cols) if most is not None]

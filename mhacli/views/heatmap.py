@@ -41,7 +41,7 @@ _LABELLED_LINES = 12
 
 def draw(picture: "Picture", look: Look) -> Iterator[Any]:
     """The picture for people: bars where every panel is one query's row, heat maps otherwise."""
-    return (bars.table if bars.suits(picture) else table)(picture, look)
+    return (bars.table if picture.one_query else table)(picture, look)
 
 
 def room(look: Look, panels: int) -> tuple[int | None, int | None]:

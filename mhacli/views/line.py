@@ -3,15 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mhacli.text import visible
 from mhacli.views.look import Look
-
-
-def position_labels(indices: Sequence[int], tokens: Sequence[str] | None) -> list[str]:
-    """`3 did`: positions with their tokens, where they have any."""
-    if tokens is None:
-        return [str(index) for index in indices]
-    return [f"{i} {visible(tokens[i])}" if i < len(tokens) else str(i) for i in indices]
 
 
 def styled(pieces: Sequence[tuple[str, str]], look: Look) -> Any:

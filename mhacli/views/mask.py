@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mhacli.text import count, runs
+from mhacli.text import count, position_labels, runs
 from mhacli.views import json
 from mhacli.views.delimited import csv_lines
-from mhacli.views.line import cropped, label_width, padded, position_labels, styled
+from mhacli.views.line import cropped, label_width, padded, styled
 from mhacli.views.look import Look, number
 
 if TYPE_CHECKING:

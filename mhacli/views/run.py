@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mhacli.errors import UsageError
-from mhacli.text import runs, shape_text, visible
+from mhacli.text import position_labels, runs, shape_text, visible
 from mhacli.views import json
 from mhacli.views.delimited import csv_lines
-from mhacli.views.line import position_labels
 from mhacli.views.look import Look, number
 from mhacli.views.matrix import Matrix, hidden_mark, tables
 

@@ -98,11 +98,9 @@ def test_what_a_hidden_query_got_is_shown(cli: Cli) -> None:
 def test_sinks_and_own_keys_are_columns_of_their_own(cli: Cli) -> None:
     np.savez("sinks.npz", sinks=np.array([0.5, 2.0], np.float32))
     made = cli.json("plot --embed-dim 8 --heads 2 --seq-len 6 --add-zero-attn --sinks sinks.npz --max-cols 3 --full")
-    (first, second) = made["panels"]
-    assert first["columns"] == ["0-1", "2-3", "4-5", "zero_attn", "sink"]
+    assert made["panels"][0]["columns"] == ["0-1", "2-3", "4-5", "zero_attn", "sink"]
     whole = cli.json("plot --embed-dim 8 --heads 2 --seq-len 6 --add-zero-attn --sinks sinks.npz")
     assert np.array(panels(whole)).sum(axis=-1) == pytest.approx(np.ones((2, 6)), abs=1e-6)
-    del second
 
 
 def test_the_average_is_the_mean_over_the_chosen_heads(cli: Cli) -> None:
@@ -128,6 +126,73 @@ def test_ready_weights_are_drawn_as_they_are(cli: Cli) -> None:
     assert scores["scale"][0] == -scores["scale"][1]
     assert "attn_weights as given" in cli.json("plot w.npz")["caption"]
     assert "masks are for weights that are computed" in cli.refused(2, "plot w.npz --causal")
+
+
+def test_ready_weights_that_are_none_have_the_scale_of_any_numbers(cli: Cli) -> None:
+    np.savez("w.npz", attn_weights=np.array([[[[0.5, -0.25, 0.75]]]], np.float32))
+    assert cli.json("plot w.npz")["scale"] == [-0.75, 0.75]
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 3, 4), (1, 0, 3, 4)])
+@pytest.mark.parametrize(
+    "command", ["plot w.npz", "plot w.npz -o x.html", "plot w.npz --metric entropy", "heads w.npz"]
+)
+def test_ready_weights_of_nothing_are_refused(shape: tuple[int, ...], command: str, cli: Cli) -> None:
+    np.savez("w.npz", attn_weights=np.zeros(shape, np.float32))
+    assert "attn_weights has no" in cli.refused(3, command)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 0, 4), (1, 2, 3, 0)])
+@pytest.mark.parametrize("options", ["", "-o x.html", "-o x.svg", "--format json"])
+def test_matrices_without_rows_or_columns_are_drawn(shape: tuple[int, ...], options: str, cli: Cli) -> None:
+    np.savez("w.npz", attn_weights=np.zeros(shape, np.float32))
+    cli.fine(f"plot w.npz {options}")
+
+
+def test_infinities_are_counted_as_such(cli: Cli) -> None:
+    scores = np.array([[[[1.0, np.inf], [-np.inf, np.nan]]]], np.float32)
+    np.savez("s.npz", scores=scores)
+    made = cli.json("plot s.npz --show scores")
+    assert made["nonfinite"] == {"head 0": {"nan": 1, "inf": 2}}
+    assert np.array_equal(
+        np.loadtxt(io.StringIO(cli.fine("plot s.npz --show scores --format plain").out)), scores[0, 0], equal_nan=True
+    )
+
+
+def test_rows_far_apart_and_backwards_are_those_chosen(cli: Cli) -> None:
+    base = "--embed-dim 8 --heads 2 --seq-len 90 --head 1 --causal"
+    weights = cli.weights(base)[0, 0]
+    for chosen in ("0,89", "::-1", "40,3,2,89,88", "::7"):
+        (panel,) = cli.json(f"plot {base} --query-pos {chosen} --full")["panels"]
+        rows = [int(label) for label in panel["rows"]]
+        np.testing.assert_allclose(panel["values"], weights[rows], atol=1e-7)
+
+
+def test_the_scale_is_of_the_keys_that_are_drawn(cli: Cli) -> None:
+    np.savez("w.npz", attn_weights=np.array([[[[0.9, 0.04, 0.03, 0.03]] * 2]], np.float32))
+    assert cli.json("plot w.npz --key-pos 1:4")["scale"] == [0, pytest.approx(0.04)]
+    base = "--embed-dim 8 --heads 2 --seq-len 9 --causal --head 0"
+    weights = cli.weights(base)[0, 0]
+    made = cli.json(f"plot {base} --key-pos 1:4")  # query 1 sees key 0 too: it has a choice
+    assert made["scale"] == [0, pytest.approx(weights[1:, 1:4].max())]
+
+
+def test_a_heat_map_pooled_to_one_row_is_no_query(cli: Cli) -> None:
+    out = cli.fine("plot --embed-dim 8 --heads 2 --seq-len 10 --head 0 --max-rows 1").out
+    assert "0-9" in out
+    assert "bar" not in out
+
+
+def test_dropout_is_said_to_be_left_out(cli: Cli) -> None:
+    options = "--embed-dim 8 --heads 2 --train --dropout 0.5"
+    assert "dropout is not applied" in cli.fine(f"plot {options}").err
+    assert "dropout is not applied" in cli.fine(f"plot {options} -o x.html").err
+
+
+def test_a_page_of_ready_scores_has_no_metrics(cli: Cli) -> None:
+    np.savez("s.npz", scores=np.random.default_rng(0).normal(size=(1, 2, 3, 4)).astype(np.float32))
+    cli.fine("plot s.npz --show scores -o s.html")
+    assert '"metrics": []' in Path("s.html").read_text(encoding="utf-8")
 
 
 def test_one_query_is_a_bar_for_each_key(cli: Cli) -> None:
@@ -191,6 +256,10 @@ def test_layers_of_a_checkpoint_are_computed_each(cli: Cli) -> None:
         ("--show q,k", "a picture is of one stage"),
         ("--metric nothing", "there is no metric nothing"),
         ("--metric -entropy", "a sign sorts heads"),
+        ("--metric +-entropy", "there is no metric -entropy"),
+        ("--show k --head 0", "--head chooses along H, and k has (N, G, S, D)"),
+        ("--show query --key-pos 0", "--key-pos chooses along S"),
+        ("-o x.html --average --metric entropy", "their mean is drawn"),
         ("--metric induction_mass", "induction_mass is not measured"),
         ("--metric entropy --average", "--average and --metric"),
         ("--metric entropy --query-pos 1", "--query-pos and --metric"),
@@ -224,7 +293,19 @@ def test_too_many_dumps_for_the_layers_are_refused(cli: Cli) -> None:
     assert "give one dump a layer" in cli.refused(2, f"plot {MINILM} {MINILM} {MINILM} --weights {folder} --layers 0")
     assert "--layer chooses one" in cli.refused(2, f"plot --weights {folder} --layers 0 --layer 1")
     assert "is out of range" in cli.refused(2, f"plot --weights {folder} --layers 99")
+    np.savez("w.npz", attn_weights=np.full((1, 2, 3, 4), 0.25, np.float32))
+    assert "holds ready attn_weights" in cli.refused(2, f"plot w.npz --weights {folder} --layers all --head 0")
     assert "stdin can be read once" in cli.refused(2, f"plot - --weights {folder} --layers all")
+
+
+def test_places_where_nothing_can_be_written_are_refused_before_any_work(cli: Cli) -> None:
+    Path("folder.png").mkdir()
+    slow = "plot --embed-dim 512 --heads 8 --seq-len 20000"  # minutes
+    assert "there is no folder" in cli.refused(3, f"{slow} -o nowhere/x.png")
+    assert "is a folder" in cli.refused(3, f"{slow} -o folder.png")
+    outcome = cli.on_terminal(f"{slow} -o - --as png")
+    assert outcome.code == 2
+    assert "stdout is a terminal" in outcome.err
 
 
 def test_a_picture_that_memory_does_not_hold_is_refused(cli: Cli) -> None:

@@ -323,6 +323,61 @@ def test_what_is_no_product_is_not_made_one(config: dict[str, Any]) -> None:
         assert level["floor"] > 1e-6
 
 
+@pytest.mark.parametrize("kind", ["float mask", "bias of some queries", "uniform empty query"])
+def test_what_happens_to_some_pairs_or_queries_only_is_seen(kind: str) -> None:
+    made = long_request(**({"empty_rows": "uniform"} if kind == "uniform empty query" else {}))
+    if kind == "float mask":
+        added = np.where(np.tri(LONG, dtype=bool), 0, np.finfo(np.float32).min).astype(np.float32)
+        made = replace(made, masks=Masks(MaskRules(), attn_mask=added), config=replace(made.config, masks=MaskRules()))
+    elif kind == "bias of some queries":
+        bias = torch.zeros(LONG, LONG)
+        bias[1::8] = torch.randn(LONG)
+        made = replace(made, position_bias=bias)
+    else:
+        hidden = np.zeros((LONG, LONG), dtype=bool)
+        hidden[5] = True
+        made = replace(made, masks=Masks(made.masks.rules, attn_mask=hidden))
+    page, _ = written(made, 400_000)
+    (item,) = page["dumps"][0]["items"]
+    head, weights = item["heads"][1], whole(made)[0, 1]
+    level = head["levels"][-1]
+    if level["encoding"] != "product":
+        return  # the largest weights as they are: never wrong
+    read, hidden = read_product(page, 1)
+    seen = ~hidden & (weights >= 1e-5)
+    assert kind == "float mask"
+    assert np.array_equal(hidden, ~np.tri(LONG, dtype=bool))  # which hides as well as -inf does
+    assert np.abs(read[seen] / weights[seen] - 1).max() < 1e-2
+
+
+def test_huge_scores_end_in_no_warning() -> None:
+    made = long_request()
+    assert made.heads is not None
+    heads = replace(made.heads, q=made.heads.q * 300)
+    page, _ = written(replace(made, heads=heads), 400_000)
+    assert page["dumps"][0]["items"][0]["heads"][0]["levels"][-1]["encoding"] == "sparse"
+
+
+def test_a_mask_of_very_negative_numbers_hides_and_leaves_scores_alone() -> None:
+    added = np.where(np.tri(L, S, dtype=bool), 0, np.finfo(np.float32).min).astype(np.float32)
+    added[4] = np.finfo(np.float32).min  # from which a query gets equal weights
+    made = replace(request(MaskRules()), masks=Masks(attn_mask=added))
+    page, _ = written(made)
+    (item, _) = page["dumps"][0]["items"]
+    hidden = mask_rows(item["masks"][0], L, S)
+    assert hidden[3].sum() == S - 4
+    assert not hidden[4].any()
+    head, scores = item["heads"][0], whole(made, "scores")[0, 0]
+    lse = normalisers(head["lse"])
+    assert np.isnan(lse[4])
+    read = level_values(head["levels"][-1], True)
+    assert read[4] == pytest.approx(np.full(S, 1 / S), rel=1e-3)
+    score = np.log(np.where(read > 0, read, 1)) + lse[:, None]
+    seen = (read > 0) & ~np.isnan(lse)[:, None]
+    assert np.abs(score - scores)[seen].max() < 1e-2
+    assert head["high"] < 1  # of queries that have a choice
+
+
 def test_the_mean_of_heads_is_one_matrix() -> None:
     made = request()
     of_heads = stage_matrices(made, "attn_weights")

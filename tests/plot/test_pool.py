@@ -27,11 +27,14 @@ def test_what_is_hidden_counts_for_nothing_and_a_cell_is_hidden_where_all_of_it_
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
-def test_a_number_that_is_none_is_never_lost(odd: float) -> None:
+def test_a_number_that_is_not_finite_is_never_lost(odd: float) -> None:
     values, hidden = MATRIX.copy(), SEEN.copy()
     values[1, 3] = odd
-    assert np.isnan(pool(values, hidden, [0, 2], [0, 2]).values).tolist() == [[False, True], [False, False]]
-    hidden[1, 3] = True  # unless it is hidden
+    pooled = pool(values, hidden, [0, 2], [0, 2]).values
+    assert np.array_equal(pooled, [[0.5, odd], [-0.7, 0.0]], equal_nan=True)
+    values[0, 2] = np.nan
+    assert np.isnan(pool(values, hidden, [0, 2], [0, 2]).values[0, 1])
+    hidden[:2, 2:] = True  # unless it is hidden
     assert np.isfinite(pool(values, hidden, [0, 2], [0, 2]).values).all()
 
 

@@ -142,10 +142,10 @@ def test_a_number_beyond_the_scale_fills_the_bar_and_is_said() -> None:
 def test_only_rows_of_queries_are_bars() -> None:
     one = panel([0.5, 1])
     many = Panel("head 0", np.eye(2), np.zeros((2, 2), dtype=np.bool_), ("0", "1"), ("0", "1"))
-    assert bars.suits(picture(one, one))
-    assert not bars.suits(picture(one, many))
-    assert not bars.suits(replace(picture(one), row_axis="layer"))
-    assert not bars.suits(picture())
+    assert picture(one, one).one_query
+    assert not picture(one, many).one_query
+    assert not replace(picture(one), row_axis="layer").one_query
+    assert not picture().one_query
     assert "query down, key across" in drawn(picture(many), LOOK)[-1]
     assert "one line a key" in drawn(picture(one), LOOK)[-1]
 

@@ -8,7 +8,8 @@ from cli_runner import Array, without_escapes
 from rich.cells import cell_len
 
 from mhacli.cli.output import show
-from mhacli.views.line import cropped, label_width, padded, position_labels, text_width
+from mhacli.text import position_labels
+from mhacli.views.line import cropped, label_width, padded, text_width
 from mhacli.views.look import Look, number, summary_number
 from mhacli.views.matrix import Matrix, tables
 

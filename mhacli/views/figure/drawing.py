@@ -42,7 +42,7 @@ def settle() -> None:
 
 def draw(picture: "Picture", look: "FigureLook") -> Drawing:
     """The whole figure, ready to be saved."""
-    bars = is_bars(picture)
+    bars = picture.one_query and all(panel.columns for panel in picture.panels)
     letters = lettering(_texts(picture), look.format)
     matplotlib.rcParams["font.family"] = list(letters.families)
     dpi = look.dpi if look.format == "png" else None
@@ -60,12 +60,6 @@ def draw(picture: "Picture", look: "FigureLook") -> Drawing:
     bar = add_colour_bar(drawn, layout.bar, layout, picture.scale) if layout.bar else None
     write(drawn, layout, content)
     return Drawing(drawn, panels, bar, layout)
-
-
-def is_bars(picture: "Picture") -> bool:
-    """Whether every panel is the one row of a query, which bars show better than colours."""
-    shapes = [panel.values.shape for panel in picture.panels]
-    return bool(shapes) and picture.row_axis == "query" and all(rows == 1 and columns for rows, columns in shapes)
 
 
 def _fill(axes: Axes, place: int, picture: "Picture", layout: Layout, look: "FigureLook", bars: bool) -> None:
