@@ -13,7 +13,7 @@ from mhacli.cli.progress import progress
 from mhacli.cli.ready import Ready
 from mhacli.errors import UsageError
 from mhacli.heads.metrics import METRICS
-from mhacli.plot.document import Document, PageDump, floors_in_words, work_of
+from mhacli.plot.document import Document, PageDump, left_out, work_of
 from mhacli.text import count, listing, visible
 from mhacli.vocabulary import MATRICES
 
@@ -63,9 +63,10 @@ def document_of(asked: Asked, said: int | None, length: Callable[[Mapping[str, A
             made.add(dump, advance)
     if asked.metric is not None and not made.measures(asked.metric):
         raise not_measured(asked.metric)
-    notes += floors_in_words(made.floors)
+    more = f" (--max-size {2 * largest // 10**6}M keeps more)"
+    notes += [f"{note}{more}" for note in left_out(made.floors)]
     if made.pooled:
-        notes.append(f"{count(made.pooled, 'matrix', 'matrices')} did not fit and are there pooled (--max-size 20M)")
+        notes.append(f"{count(made.pooled, 'matrix', 'matrices')} did not fit and are there pooled{more}")
     return Made(made.to_json(), largest, tuple(notes))
 
 
@@ -100,7 +101,7 @@ def _dump(source: Source, opened: Request | Ready, stage: str, asked: Asked) -> 
 
 def _file(source: Source) -> list[str]:
     """The dump that a layer comes from, where its name does not say so."""
-    return [] if source.asked.name == source.name else [visible(source.asked.name)]
+    return [] if source.file == source.name else [visible(source.file)]
 
 
 def _short(number: float | int | None) -> float | int | None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 from mhacli import memory
 from mhacli.attention.report import headline
@@ -25,10 +26,11 @@ from mhacli.text import count, runs, shape_text, visible
 class Source:
     """One dump or layer: its options, and a name that no other has.
 
-    `shared` says that one dump serves several layers.
+    `file` is the dump's own name, `shared` says that it serves several layers.
     """
 
     name: str
+    file: str
     asked: Asked
     shared: bool = False
 
@@ -53,7 +55,8 @@ def sources(options: Sequence[RequestOptions], layers: str | None) -> list[Sourc
     """
     if layers is None:
         every = [Asked(option, None, False) for option in options]
-        return [Source(name, asked) for name, asked in zip(_names(every), every, strict=True)]
+        files = _files(every)
+        return [Source(*named) for named in zip(_names(every, files), files, every, strict=True)]
     indices = _layers(options[0], layers)
     if len(options) not in (1, len(indices)):
         raise UsageError(
@@ -64,6 +67,7 @@ def sources(options: Sequence[RequestOptions], layers: str | None) -> list[Sourc
     return [
         Source(
             f"layer {index}",
+            PurePath(Asked(option, None, False).name).name,
             Asked(replace(option, module=replace(option.module, layer=index)), None, False),
             shared=len(options) == 1,
         )
@@ -71,17 +75,25 @@ def sources(options: Sequence[RequestOptions], layers: str | None) -> list[Sourc
     ]
 
 
-def _names(every: Sequence[Asked]) -> list[str]:
-    """The layers of several dumps, where each has its own; else what they are called, the same ones numbered."""
-    layers = [asked.layer for asked in every]
-    if len(every) > 1 and None not in layers and len(set(layers)) == len(layers):
-        return [f"layer {layer}" for layer in layers]
-    several, seen = Counter(asked.name for asked in every), Counter[str]()
+def _files(every: Sequence[Asked]) -> list[str]:
+    """The dumps without their folders, where that tells them apart; the same ones numbered."""
+    names = [asked.name for asked in every]
+    short = [PurePath(name).name or name for name in names]
+    names = short if len(set(short)) == len(set(names)) else names
+    several, seen = Counter(names), Counter[str]()
     unique = []
-    for name in (asked.name for asked in every):
+    for name in names:
         seen[name] += 1
         unique.append(f"{name} ({seen[name]})" if several[name] > 1 else name)
     return unique
+
+
+def _names(every: Sequence[Asked], files: Sequence[str]) -> list[str]:
+    """The layers of several dumps, where each has its own; else what the dumps are called."""
+    layers = [asked.layer for asked in every]
+    if len(every) > 1 and None not in layers and len(set(layers)) == len(layers):
+        return [f"layer {layer}" for layer in layers]
+    return list(files)
 
 
 def _layers(options: RequestOptions, chosen: str) -> tuple[int, ...]:

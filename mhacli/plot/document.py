@@ -1,7 +1,7 @@
 """The document of a page: every head of every dump, packed into a size."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,12 @@ from mhacli.plot.packing import text
 from mhacli.plot.panels import WORDS, Progress, work
 from mhacli.plot.sheets import sheet
 from mhacli.selection import Selection
+from mhacli.text import count
 
 FORMAT = 1
 _OF_A_HEAD = 1600
 """Characters that a head is thought to take beside its packed numbers, until one is written: metrics, bounds, names."""
+_OF_A_NOTE = 200
 _MARKUP = str.maketrans(dict.fromkeys("<>&", "......"))
 
 
@@ -78,8 +80,8 @@ class Document:
         self.take(_length(self._described()) - before)
         items = [_item(matrices, picked, item) for item in picked.items]
         written = {"name": dump.name, "layer": dump.layer, "caption": dump.caption, "notes": list(dump.notes)}
-        self._left -= _length([written, items])
-        sheets = len(picked.items) * len(picked.heads)
+        self._left -= _length([written, items]) + _OF_A_NOTE
+        known, sheets = len(self.floors), len(picked.items) * len(picked.heads)
         to_come = sheets * self._dumps_left
         self._dumps_left -= 1
         for item, fields in zip(picked.items, items, strict=True):
@@ -93,6 +95,7 @@ class Document:
                     )
                 self._add_head(dump, picked, (item, head), fields, share, progress)
                 to_come -= 1
+        written["notes"] = [*dump.notes, *left_out(self.floors[known:])]
         self._dumps.append(written | {"items": items})
 
     def _add_head(
@@ -184,10 +187,12 @@ def _axis(positions: Sequence[int], tokens: tuple[tuple[str, ...], ...] | None, 
     return {"count": len(positions), "positions": None if plain else list(positions), "tokens": texts}
 
 
-def floors_in_words(floors: Sequence[float]) -> Iterator[str]:
-    """What was left out of the exact weights, for people."""
-    if floors:
-        yield (
-            f"in {len(floors):,} of the heads the smallest weights did not fit: below "
-            f"{min(floors):.2g} to {max(floors):.2g} they are shown as smaller than that (--max-size 20M keeps more)"
-        )
+def left_out(floors: Sequence[float]) -> list[str]:
+    """What heads whose weights end at these floors leave out, for people."""
+    if not floors:
+        return []
+    ends = sorted({f"{floor:.2g}" for floor in (min(floors), max(floors))}, key=float)
+    return [
+        f"{count(len(floors), 'head')} {'has' if len(floors) == 1 else 'have'} no room for the smallest weights: "
+        f"those below {' to '.join(ends)} are shown as smaller than that"
+    ]

@@ -10,11 +10,14 @@ from mhacli.plot.packing import Entries, deflated, entries_of, joined, pack_runs
 from mhacli.plot.panels import Progress
 from mhacli.plot.picture import high_of_choices, taken
 from mhacli.plot.pool import Pooled, Pooler, factor, groups
-from mhacli.plot.products import LEAST, Products
+from mhacli.plot.products import LEAST, STEPS, Products
 from mhacli.selection import Selection
 
 COARSE, MIDDLE = 96, 512
 """Cells on a side of the pooled levels at most."""
+
+_SMALL, _LEAST_OF_SMALL = 2**18, 1e-11
+"""Matrices of so few entries keep smaller weights than `LEAST`."""
 
 _MOST_SIDE = 2**11
 _MOST_CELLS = 2**23
@@ -51,7 +54,7 @@ class Gathered:
     entries: Entries | None
     floor: float
     fine: Level | None
-    products: Products | None
+    products: tuple[Products, ...]
     lse: Array | None
     runs: bytes | None
 
@@ -67,9 +70,10 @@ def gather(
         pooled.pop()  # too near to the matrix itself
     fine = None if weights else _Leveller(shape, max(*shape, 1) if math.prod(shape) <= _MOST_CELLS else _MOST_SIDE)
     tops = min(_MOST_TOPS, most_entries // (4 * max(1, shape[0])))
-    keeper = _Keeper(max(_AT_LEAST_KEPT, most_entries), tops) if weights else None
-    products = _products(matrices, picked, at, most_entries) if math.prod(shape) > _AT_LEAST_KEPT else None
-    takers = [taker for taker in (*pooled, fine, keeper, products) if taker is not None]
+    least = _LEAST_OF_SMALL if math.prod(shape) <= _SMALL else LEAST
+    keeper = _Keeper(max(_AT_LEAST_KEPT, most_entries), tops, least) if weights else None
+    products = _products(matrices, picked, at, most_entries) if math.prod(shape) > _AT_LEAST_KEPT else ()
+    takers = [taker for taker in (*pooled, fine, keeper, *products) if taker is not None]
     runs, lse, seen, hides, high = [], [], _Bounds(), False, 0.0
     for values, hidden, scores in matrices.strips(*at, picked.queries, with_scores=weights):
         if scores is not None:
@@ -96,17 +100,16 @@ def gather(
     )
 
 
-def _products(matrices: Matrices, picked: Selection, at: tuple[int, int], room: int) -> Products | None:
-    """Its factors, where they are known and about `room` characters hold them beside the pooled levels."""
+def _products(matrices: Matrices, picked: Selection, at: tuple[int, int], room: int) -> tuple[Products, ...]:
+    """Its factors in all numbers of steps, finest first, where they are known and `room` characters may hold them."""
     factors = matrices.factors(*at)
     if factors is None:
-        return None
+        return ()
     rows, columns = list(picked.queries), list(picked.keys)
     own = replace(
         factors, queries=factors.queries[rows], keys=factors.keys[columns], key_bias=factors.key_bias[columns]
     )
-    steps = own.fitting(room // 2)
-    return None if steps is None else Products(own, steps)
+    return tuple(Products(own, steps) for steps in STEPS) if own.least_bytes <= room else ()
 
 
 class _Bounds:
@@ -158,8 +161,8 @@ class _Keeper:
     From `floor` on all are kept.
     """
 
-    def __init__(self, most: int, tops: int) -> None:
-        self._most, self._tops, self.floor = most, tops, LEAST
+    def __init__(self, most: int, tops: int, least: float) -> None:
+        self._most, self._tops, self.floor = most, tops, least
         self._parts: list[Entries] = []
         self._others = 0
 

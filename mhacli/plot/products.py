@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from mhacli.plot.packing import deflated, planes
 
 Array = NDArray[Any]
-STEPS = {32767: 2.0, 2047: 1.65, 511: 1.4}
-"""Whole numbers on each side of zero, finest first, and how many bytes one takes: fewer than 16 bits deflate."""
+STEPS = (32767, 2047, 511)
+"""Whole numbers on each side of zero, finest first: fewer than 16 bits deflate."""
 
 BITS = 16
 
@@ -43,11 +43,10 @@ class Factors:
     shiftable: bool
     complete: bool
 
-    def fitting(self, room: int) -> int | None:
-        """The finest steps that about `room` bytes hold; None where none do."""
-        numbers = self.queries.size + self.keys.size
-        besides = 8 * (len(self.queries) + len(self.keys))
-        return next((steps for steps, each in STEPS.items() if numbers * each + besides <= room), None)
+    @property
+    def least_bytes(self) -> int:
+        """How many bytes they take at least, about."""
+        return self.queries.size + self.keys.size + 8 * (len(self.queries) + len(self.keys))
 
 
 class Products:

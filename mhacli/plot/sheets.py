@@ -40,7 +40,7 @@ def sheet(found: Gathered, share: int) -> Sheet:
         levels.append(fine)
     elif found.fine is not None:
         levels += _fit_cells(found.fine, found, room, optional=bool(levels))
-    fields = {"low": found.low, "high": found.high, "levels": levels, "lse": lse}
+    fields = {"low": found.low, "high": found.high, "largest": found.largest, "levels": levels, "lse": lse}
     return Sheet(fields, None if floor is None or floor <= LEAST else floor, keys)
 
 
@@ -52,13 +52,14 @@ def _fine(entries: Entries, found: Gathered, room: int) -> tuple[dict[str, Any],
     packed = _fit_all(entries, found, room)
     if packed is not None:
         return _written((1, 1), found.shape, packed) | {"floor": found.floor}, found.floor, None
-    products = found.products
-    if products is None or products.error > MOST_ERROR:
-        packed, floor = _fit_largest(entries, found, room)
-        return _written((1, 1), found.shape, packed) | {"floor": floor}, floor, None
-    made = Packed("product", Coding(BITS, LEAST, 1.0, logarithmic=True), products.packed_queries())
-    level = _written((1, 1), found.shape, made) | {"features": products.features, "error": products.error}
-    return level, LEAST, text(products.packed_keys())
+    for products in found.products:
+        queries, keys = products.packed_queries(), products.packed_keys()
+        if products.error <= MOST_ERROR and len(queries) + len(keys) <= room:
+            made = Packed("product", Coding(BITS, LEAST, 1.0, logarithmic=True), queries)
+            level = _written((1, 1), found.shape, made) | {"features": products.features, "error": products.error}
+            return level, LEAST, text(keys)
+    packed, floor = _fit_largest(entries, found, room)
+    return _written((1, 1), found.shape, packed) | {"floor": floor}, floor, None
 
 
 def _pooled(level: Level, found: Gathered) -> dict[str, Any]:
@@ -96,9 +97,10 @@ def _fit_all(entries: Entries, found: Gathered, room: int) -> Packed | None:
 
 def _fit_largest(entries: Entries, found: Gathered, room: int) -> tuple[Packed, float]:
     """As many of the largest entries in 8 bits as fit, and from where on all are there."""
-    width, high = found.shape[1], max(found.largest, found.floor)
+    width, least = found.shape[1], max(found.floor, LEAST)
+    high = max(found.largest, least)
     for some in (entries, replace(entries, top=np.zeros_like(entries.top))):
-        others, floor = some.values[~some.top], found.floor
+        others, floor = some.values[~some.top], least
         number = len(others)
         for _ in range(_TRIES):
             kept = some.above(floor)
@@ -109,7 +111,7 @@ def _fit_largest(entries: Entries, found: Gathered, room: int) -> tuple[Packed, 
                 break
             fitting = int(len(kept.columns) * 0.97 * room / len(packed.data)) - int(kept.top.sum())
             number = max(0, min(int(0.95 * number), fitting))
-            floor = max(found.floor, nth_largest(others, number))
+            floor = max(least, nth_largest(others, number))
     return packed, floor
 
 

@@ -71,7 +71,7 @@ def test_every_weight_comes_back_with_its_score() -> None:
         for h, head in enumerate(item["heads"]):
             assert (head["name"], head["index"], head["mask"]) == (f"head {h}", h, 0)
             read = level_values(head["levels"][-1], True)
-            seen = ~hidden & (weights[n, h] >= 1e-6)
+            seen = ~hidden & (weights[n, h] >= 1e-11)
             assert np.abs(read[seen] / weights[n, h][seen] - 1).max() < 2e-4
             assert (read[~seen] == -1).all()
             score = np.log(np.where(seen, read, 1)) + normalisers(head["lse"])[:, None]
