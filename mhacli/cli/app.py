@@ -105,10 +105,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"] or ["--help"]
-    output.escape_unencodable()
+    output.prepare()
     try:
         return int(build_app(arguments[:1])(args=arguments, prog_name="mhacli", standalone_mode=False) or 0)
     except MhaError as error:
+        if isinstance(error, output.StdoutError):
+            _end_quietly()  # what is left in the buffer would fail once more at the end
         return output.error(error.message, error.hint, error.exit_code)
     except typer.TyperException as error:
         hint = f"mhacli {arguments[0]} --help" if arguments and arguments[0] in COMMANDS else "mhacli --help"

@@ -158,7 +158,7 @@ def _complete(values: dict[str, Any], found: Mapping[str, Found | Loaded], reade
     if "query" in found and found["query"].shape:
         values = {"embed_dim": found["query"].shape[-1]} | values
     if "embed_dim" not in values:
-        hint = "add --embed-dim, as in: mhacli run --embed-dim 256 --heads 8"
+        hint = "add --embed-dim, as in: --embed-dim 256 --heads 8"
         raise UsageError("the module's size is not given", hint)
     for name in ("key", "value"):
         source = found.get(name) or (found.get("key") if name == "value" else None)

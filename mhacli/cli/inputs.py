@@ -82,7 +82,7 @@ def assemble(options: RequestOptions, gathered: Gathered, sources: Sources) -> R
     Raises:
         MhaError: files, shapes or options that do not go together.
     """
-    reader = Reader(sources, options.inputs.head_layout, _seq_first(options, gathered))
+    reader = Reader(sources, options.inputs.head_layout, seq_first(options, gathered))
     try:
         return _assemble(options, gathered, reader)
     except InputError as error:
@@ -151,7 +151,8 @@ def _weights(
     return dict(read.found), read.entry
 
 
-def _seq_first(options: RequestOptions, gathered: Gathered) -> bool:
+def seq_first(options: RequestOptions, gathered: Gathered) -> bool:
+    """Whether inputs and outputs lie as (L,N,E): as the options say, else as the dump does."""
     said = options.inputs.seq_first
     return gathered.entry.get("batch_first") is False if said is None else said
 
@@ -251,8 +252,13 @@ def _request(
 ) -> Request:
     request = Request(config, parameters, Masks(config.masks))
     if not gathered.starts_from:
+        if there := [name for name in STAGES if name in gathered.found]:
+            raise InputError(
+                f"there is {listing(there)}, and nothing to compute attention from",
+                f"add --query FILE, or q, k and v; mhacli plot FILE --show {there[0]} draws what is there",
+            )
         query, key, value = _random(options, config, to)
-        layout = Layout(seq_first=_seq_first(options, gathered))
+        layout = Layout(seq_first=seq_first(options, gathered))
         return replace(request, query=query, key=key, value=value, layout=layout)
     for name in ("batch", "seq_len", "kv_len"):
         if getattr(options.sizes, name) is not None:
@@ -260,7 +266,7 @@ def _request(
             raise UsageError(f"{option} sizes random inputs, and {first} comes from a file", f"leave {option} out")
     if gathered.from_heads:
         _refuse_projecting(options)
-        layout = Layout(seq_first=_seq_first(options, gathered))
+        layout = Layout(seq_first=seq_first(options, gathered))
         return replace(request, heads=reader.heads(gathered.found, to), layout=layout)
     if options.inputs.head_layout is not None and "context" not in gathered.found:
         raise UsageError("--head-layout is about tensors of 4 axes, and there are none", "leave --head-layout out")

@@ -4,11 +4,12 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from mhacli.cli.options import PrintOptions
-from mhacli.errors import UsageError
+from mhacli.errors import InputError, UsageError
 from mhacli.text import ascii_signs, visible
 from mhacli.views.look import Look
 
@@ -36,16 +37,30 @@ _COLORS = {"error": "31", "hint": "36", "note": "33"}
 
 def _say(kind: str, text: str) -> None:
     label = f"\x1b[{_COLORS[kind]}m{kind}:\x1b[0m" if _wants_color(sys.stderr, None) else f"{kind}:"
-    try:
+    with suppress(OSError):
         sys.stdout.flush()
+    with suppress(OSError):
         sys.stderr.write(f"{label} {visible(text)}\n")
+
+
+class StdoutError(InputError):
+    """Stdout takes nothing more."""
+
+
+@contextmanager
+def _to_stdout() -> Iterator[None]:
+    try:
+        yield
     except BrokenPipeError:
-        pass
+        raise
+    except OSError as error:
+        raise StdoutError(f"stdout cannot be written: {error.strerror or type(error).__name__}") from None
 
 
 def flush() -> None:
-    """Hand everything on, so that a closed pipe shows itself here."""
-    sys.stdout.flush()
+    """Hand everything on, so that a closed pipe or a full disk shows itself here."""
+    with _to_stdout():
+        sys.stdout.flush()
 
 
 def _wants_color(stream: Any, asked: bool | None) -> bool:
@@ -140,11 +155,15 @@ def show(parts: Iterable[Any], how: Look) -> None:
 
 
 def _write(text: str, how: Look) -> None:
-    sys.stdout.write(text if how.unicode else ascii_signs(text))
+    with _to_stdout():
+        sys.stdout.write(text if how.unicode else ascii_signs(text))
 
 
-def escape_unencodable() -> None:
-    """What stdout's encoding cannot say comes out as an escape, as stderr has it by itself."""
+def prepare() -> None:
+    """Closed streams take what is written and lose it; what stdout's encoding cannot say comes out as an escape."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 

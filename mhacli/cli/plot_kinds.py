@@ -79,12 +79,12 @@ def _terminal(asked: Asked) -> None:
 def _figure(kind: str, asked: Asked) -> None:
     from mhacli.views.figure import FigureLook, figure, require
 
-    require()
     output.check_numbers(asked.printing)
     dpi = 200 if asked.file.dpi is None else asked.file.dpi
     if not 10 <= dpi <= 2400:
         raise UsageError(f"--dpi is {dpi}", "it must be 10 to 2400")
     look = FigureLook(kind, dpi, _size(asked.file.size))
+    require(look)
     made = picture_of(asked, partial(_room_of_figure, asked.printing))
     _say(made.notes)
     _write(str(asked.file.output), figure(made, look))

@@ -42,7 +42,6 @@ def document_of(asked: Asked, said: int | None, length: Callable[[Mapping[str, A
         MhaError: what does not go together, files, shapes, memory; or more heads than the size has room for.
     """
     stage, sort = asked.stage, asked.drawing.metric
-    refuse_unselectable(asked)
     if asked.metric is not None and (stage not in MATRICES or asked.drawing.average):
         what = "their mean" if asked.drawing.average else stage
         raise UsageError(f"--metric sorts heads by what they look at, and {what} is drawn", "leave one of the two out")
@@ -81,7 +80,9 @@ def _require(dump: PageDump, largest: int, budget: int) -> None:
 
 def _dump(source: Source, opened: Request | Ready, stage: str, asked: Asked) -> PageDump:
     selection = selection_of(opened, asked.select)
-    matrices, name = drawn(matrices_of(opened, stage, asked.budget), selection, asked.drawing.average)
+    every = matrices_of(opened, stage, asked.budget)
+    refuse_unselectable(asked.select, every)
+    matrices, name = drawn(every, selection, asked.drawing.average)
     metrics: dict[str, list[float | int | None]] = {}
     measurable = isinstance(opened, Request) or stage == "attn_weights"
     if stage in MATRICES and measurable and not asked.drawing.average:

@@ -138,7 +138,6 @@ def _common(captions: Sequence[str]) -> str:
 
 def _of_stage(asked: Asked, room: RoomOf) -> Picture:
     stage, budget, held = asked.stage, asked.budget, 0
-    refuse_unselectable(asked)
     notes: list[str] = []
     opened: list[tuple[Source, Request | Ready]] = []
     for source in asked.sources:
@@ -150,7 +149,9 @@ def _of_stage(asked: Asked, room: RoomOf) -> Picture:
     one_query = STAGES[stage].axes[-2] == "L" and all(len(selection.queries) == 1 for selection in selections)
     space, pictures = room(panels, one_query), []
     for selection, (source, one) in zip(selections, opened, strict=True):
-        matrices, name = drawn(matrices_of(one, stage, asked.budget), selection, asked.drawing.average)
+        every = matrices_of(one, stage, budget)
+        refuse_unselectable(asked.select, every)
+        matrices, name = drawn(every, selection, asked.drawing.average)
         _require(matrices, selection, space, panels, asked.budget)
         with progress(f"drawing {named(source)}", work(matrices, selection)) as advance:
             caption = "; ".join(caption_of(one, stage))
@@ -171,17 +172,17 @@ def _items(selection: Selection, asked: Asked, notes: list[str]) -> Selection:
 _AXIS_OF = {"head": "H", "query_pos": "L", "key_pos": "S"}
 
 
-def refuse_unselectable(asked: Asked) -> None:
+def refuse_unselectable(select: SelectOptions, matrices: Matrices) -> None:
     """Refuse to choose along an axis that the stage has not.
 
     Raises:
         UsageError: an option does.
     """
-    axes = STAGES[asked.stage].axes
     for name, axis in _AXIS_OF.items():
-        if getattr(asked.select, name) is not None and axis not in axes:
-            option, letters = f"--{name.replace('_', '-')}", ", ".join(axes)
-            raise UsageError(f"{option} chooses along {axis}, and {asked.stage} has ({letters})", f"leave {option} out")
+        if getattr(select, name) is not None and axis not in matrices.axes:
+            option, letters = f"--{name.replace('_', '-')}", ", ".join(matrices.axes)
+            fact = f"{option} chooses along {axis}, and {matrices.stage} has ({letters})"
+            raise UsageError(fact, f"leave {option} out")
 
 
 def not_applied(opened: Request | Ready) -> list[str]:

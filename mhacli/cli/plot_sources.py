@@ -19,7 +19,8 @@ from mhacli.errors import UsageError
 from mhacli.files import split_reference
 from mhacli.plot.matrices import Held, Matrices, stage_matrices
 from mhacli.selection import Selection
-from mhacli.text import count, runs, shape_text, visible
+from mhacli.text import count, listing, runs, shape_text, visible
+from mhacli.vocabulary import INPUTS, STAGES
 
 
 @dataclass(frozen=True)
@@ -57,21 +58,21 @@ def sources(options: Sequence[RequestOptions], layers: str | None) -> list[Sourc
         every = [Asked(option, None, False) for option in options]
         files = _files(every)
         return [Source(*named) for named in zip(_names(every, files), files, every, strict=True)]
-    indices = _layers(options[0], layers)
-    if len(options) not in (1, len(indices)):
+    places = _layers(options[0], layers)
+    if len(options) not in (1, len(places)):
         raise UsageError(
-            f"{count(len(indices), 'layer')} and {count(len(options), 'dump')}",
+            f"{count(len(places), 'layer')} and {count(len(options), 'dump')}",
             "give one dump a layer, in their order, or one for all",
         )
-    paired = list(options) * len(indices) if len(options) == 1 else options
+    paired = list(options) * len(places) if len(options) == 1 else options
     return [
         Source(
             f"layer {index}",
             PurePath(Asked(option, None, False).name).name,
-            Asked(replace(option, module=replace(option.module, layer=index)), None, False),
+            Asked(replace(option, module=replace(option.module, layer=index, weights=weights)), None, False),
             shared=len(options) == 1,
         )
-        for index, option in zip(indices, paired, strict=True)
+        for (index, weights), option in zip(places, paired, strict=True)
     ]
 
 
@@ -96,7 +97,8 @@ def _names(every: Sequence[Asked], files: Sequence[str]) -> list[str]:
     return list(files)
 
 
-def _layers(options: RequestOptions, chosen: str) -> tuple[int, ...]:
+def _layers(options: RequestOptions, said: str) -> list[tuple[int, str]]:
+    """The layers chosen, and what `--weights` is called for each: its prefix may say which of several attentions."""
     from mhacli.checkpoints import describe_layers
 
     module = options.module
@@ -106,24 +108,43 @@ def _layers(options: RequestOptions, chosen: str) -> tuple[int, ...]:
         raise UsageError("--layer chooses one layer, and --layers several", "leave one of the two out")
     if any(option == "-" for option in (options.inputs.dump, options.inputs.query)):
         raise UsageError("stdin can be read once, and --layers reads its inputs for each layer", "save them to a file")
-    path, _ = split_reference(module.weights)
+    path, prefix = split_reference(module.weights)
     with Sources(memory.budget(options.memory.max_memory)) as opened:
-        facts = describe_layers(opened.open(path), checkpoint.configuration(path), family=module.family)
+        every = describe_layers(opened.open(path), checkpoint.configuration(path), family=module.family)
+    facts = [layer for layer in every if prefix is None or _within(prefix, layer.prefix)]
     there = sorted({layer.index for layer in facts})
-    if chosen == "all":
-        return tuple(there)
-    indices = positions(chosen, max(there, default=-1) + 1, "--layers", "layer")
+    if not there:
+        shown = listing(dict.fromkeys(visible(layer.prefix) for layer in every), 4)
+        raise UsageError(f"{visible(path)} has no layers under {visible(prefix or '')}", f"there are {shown}")
+    indices = there if said == "all" else list(positions(said, there[-1] + 1, "--layers", "layer"))
     if missing := [str(index) for index in indices if index not in there]:
-        raise UsageError(f"--layers {chosen}: there is no layer {missing[0]}", f"there are {runs(there)}")
-    return indices
+        raise UsageError(f"--layers {said}: there is no layer {missing[0]}", f"there are {runs(there)}")
+    return [(index, _only(path, [layer.prefix for layer in facts if layer.index == index])) for index in indices]
+
+
+def _within(parts: str, prefix: str) -> bool:
+    """Whether the parts of a name stand in a prefix in order: `decoder.self_attn` in `decoder.layers.3.self_attn.`."""
+    rest = iter(prefix.split("."))
+    return all(part in rest for part in parts.rstrip(".").split("."))
+
+
+def _only(path: str, prefixes: Sequence[str]) -> str:
+    if len(prefixes) > 1:
+        names = [".".join(part for part in prefix.rstrip(".").split(".") if not part.isdigit()) for prefix in prefixes]
+        shown = visible(f"{path}:{names[0]}")
+        raise UsageError(
+            f"each layer has {count(len(prefixes), 'attention')}: {listing(map(visible, names))}",
+            f"choose: --weights {shown}",
+        )
+    return f"{path}:{prefixes[0].rstrip('.')}" if prefixes[0] else path
 
 
 def caption_of(opened: Request | Ready, stage: str) -> tuple[str, str]:
     """What is drawn, in two lines."""
     if isinstance(opened, Ready):
-        grid = opened.grid
-        shape = shape_text((grid.batch, grid.heads, grid.queries, grid.keys), ("N", "H", "L", "S"))
-        return f"{stage} as given: {count(grid.heads, 'head')}", f"{shape}; {opened.array.dtype}"
+        shape = shape_text(opened.array.shape, STAGES[stage].axes)
+        heads = f": {count(opened.grid.heads, 'head')}" if opened.array.ndim == 4 else ""
+        return f"{stage} as given{heads}", f"{shape}; {opened.array.dtype}"
     return headline(opened)
 
 
@@ -134,10 +155,11 @@ def matrices_of(opened: Request | Ready, stage: str, max_memory: int) -> Matrice
         UsageError: this attention has no such stage.
     """
     if isinstance(opened, Ready):
-        return Held(stage, opened.array, opened.labels)
+        return Held(stage, opened.array, opened.labels, STAGES[stage].axes)
     found = stage_matrices(opened, stage, max_memory)
     if found is None:
-        raise UsageError(f"--show {stage}: this attention has none", "there is no output projection")
+        given = "q, k and v are given" if stage in INPUTS else "there is no output projection"
+        raise UsageError(f"--show {stage}: this attention has none: {given}", "choose another stage")
     return found
 
 

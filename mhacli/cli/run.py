@@ -22,7 +22,11 @@ def run(
     show: Annotated[
         str,
         typer.Option(
-            "--show", metavar="STAGE,…", help="Stages to print. [default: attn_weights]", rich_help_panel="Selecting"
+            "--show",
+            metavar="STAGE,…",
+            help="Stages to print. [default: attn_weights]",
+            rich_help_panel="Selecting",
+            show_default=False,
         ),
     ] = "attn_weights",
     average: Annotated[

@@ -27,12 +27,12 @@ def positions(text: str | None, size: int, option: str, noun: str) -> tuple[int,
         single, start, stop, step = (None if group is None else int(group) for group in match.groups())
         if single is not None:
             if not -size <= single < size:
-                raise UsageError(f"{option} {single} is out of range: there {_are(size, noun)}", f"use 0 to {size - 1}")
+                raise UsageError(f"{option} {single} is out of range: there {_are(size, noun)}", _use(size))
             chosen.append(single % size)
         else:
             chosen += range(size)[start:stop:step]
     if not chosen and size:
-        raise UsageError(f"{option} {text} chooses nothing: there {_are(size, noun)}", f"use 0 to {size - 1}")
+        raise UsageError(f"{option} {text} chooses nothing: there {_are(size, noun)}", _use(size))
     return tuple(dict.fromkeys(chosen))
 
 
@@ -50,7 +50,11 @@ def at_least_one(option: str, value: int | None, default: int) -> int:
 
 
 def _are(size: int, noun: str) -> str:
-    return f"{'is' if size == 1 else 'are'} {count(size, noun)}"
+    return f"{'is' if size == 1 else 'are'} {count(size, noun, 'queries' if noun == 'query' else None)}"
+
+
+def _use(size: int) -> str | None:
+    return f"use 0 to {size - 1}" if size else None
 
 
 def select(options: SelectOptions, grid: Grid, extra_keys: int = 0) -> Selection:

@@ -148,9 +148,12 @@ def _destination(path: str) -> Iterator[BinaryIO]:
 
 def _check_target(target: Path) -> None:
     if target.is_dir():
-        raise Fault("is a folder", f"name a file in it, such as {shortened(str(target / 'dump.safetensors'))}")
+        raise Fault("is a folder", "name a file in it")
     if not target.parent.is_dir():
-        raise Fault(f"cannot be written: there is no folder {quoted(str(target.parent))}", "make it: mkdir -p")
+        raise Fault(
+            f"cannot be written: there is no folder {quoted(str(target.parent))}",
+            f"make it: mkdir -p {quoted(str(target.parent))}",
+        )
     if target.exists() and not os.access(target, os.W_OK):
         raise Fault("is write-protected", "choose another name, or chmod u+w")
 

@@ -153,11 +153,7 @@ class Held:
     stage: str
     array: Array
     labels: Labels
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """The stage's."""
-        return STAGES[self.stage].axes
+    axes: tuple[str, ...]
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -248,7 +244,14 @@ def stage_matrices(request: Request, stage: str, max_memory: int | None = None) 
         tensor: Tensor | None = getattr(request, stage)
     else:
         tensor = stream(replace(request, recorded={}), keep={stage}, max_memory=max_memory).stages.get(stage)
-    return None if tensor is None else Held(stage, to_numpy(tensor), request.labels)
+    return None if tensor is None else Held(stage, to_numpy(tensor), request.labels, _axes(stage, request))
+
+
+def _axes(stage: str, request: Request) -> tuple[str, ...]:
+    """The stage's axes, its kv heads being heads where there are as many."""
+    axes = STAGES[stage].axes
+    alone = request.config.num_kv_heads == request.config.num_heads
+    return tuple("H" if axis == "G" and alone else axis for axis in axes)
 
 
 def chosen(matrices: Matrices, selection: Selection) -> Selection:

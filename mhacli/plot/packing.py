@@ -38,8 +38,8 @@ class Coding:
         low, high, numbers = self.low, self.high, np.asarray(values, dtype=np.float64)
         if self.logarithmic:
             low, high, numbers = math.log(low), math.log(high), np.log(np.maximum(numbers, low))
-        span = high - low
-        place = (numbers - low) / span if span > 0 else np.zeros_like(numbers)
+        half = high / 2 - low / 2  # a whole span may be beyond float64
+        place = (numbers / 2 - low / 2) / half if half > 0 else np.zeros_like(numbers)
         coded = FIRST + np.rint(np.clip(place, 0, 1) * (self.top - FIRST))
         return coded.astype(np.uint8 if self.bits == 8 else np.uint16)
 

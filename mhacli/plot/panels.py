@@ -43,7 +43,7 @@ def picture(
     diagonal stays one. `named` is what a single matrix is called where it has no head.
     """
     picked = chosen(matrices, selection)
-    row_factor, column_factor = factors(len(picked.queries), len(picked.keys) - len(matrices.extra), room)
+    row_factor, column_factor = factors(len(picked.queries), len(picked.keys) - len(_extra(matrices, picked)), room)
     panels, high = [], 0.0
     for item, head in product(picked.items, picked.heads):
         labels = _labels(matrices, picked, item, row_factor, column_factor)

@@ -40,9 +40,9 @@ class Scale:
 
     def place(self, values: Array) -> Array:
         """Where values stand on the scale, 0 to 1; NaN where they are none."""
-        span = self.high - self.low
+        half = self.high / 2 - self.low / 2  # a whole span may be beyond float64
         with np.errstate(invalid="ignore"):
-            placed: Array = np.clip((values - self.low) / span, 0, 1) if span > 0 else values * 0.0
+            placed: Array = np.clip((values / 2 - self.low / 2) / half, 0, 1) if half > 0 else values * 0.0
         return placed
 
 
@@ -98,8 +98,11 @@ def weight_scale(panels: Sequence[Panel], high: float) -> Scale:
 
 
 def high_of_choices(values: Array, hidden: Array, columns: Sequence[int]) -> float:
-    """The largest finite number in the chosen columns of rows in which more than one entry is not hidden; 0 if none."""
-    rows = (~hidden).sum(axis=1) > 1
+    """The largest finite number in the chosen columns of rows that have a choice; 0 if none has.
+
+    A row has one where more than one entry is neither hidden nor 0, as hidden ones of ready weights are.
+    """
+    rows = (~hidden & (values != 0)).sum(axis=1) > 1
     seen = taken(values[rows], columns)[~taken(hidden[rows], columns)]
     return float(seen[np.isfinite(seen)].max(initial=0.0))
 

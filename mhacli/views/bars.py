@@ -29,7 +29,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 _GAP = 3
 _LEAST_BAR = 16
 _MOST_BAR = 60
-_LEAST_LINES = 40
+_LEAST_LINES = 12
 _AROUND_BARS = 8
 _MOST_DECIMALS = 4
 # One colour on each side of zero: the middle of the scale that grows, and a blue and a red that no background swallows.

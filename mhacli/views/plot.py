@@ -10,7 +10,7 @@ from mhacli.views.delimited import csv_lines
 from mhacli.views.look import Look, number
 
 if TYPE_CHECKING:
-    from mhacli.plot.picture import Picture
+    from mhacli.plot.picture import Panel, Picture
 
 
 def json_(picture: "Picture", look: Look) -> Iterator[str]:
@@ -46,9 +46,16 @@ def csv_(picture: "Picture", look: Look) -> Iterator[str]:
 def _lines(picture: "Picture", look: Look) -> Iterator[list[str]]:
     yield ["panel", picture.row_axis, picture.column_axis, picture.what, "hidden"]
     for panel in picture.panels:
-        for row, column in np.ndindex(panel.values.shape):
-            value = number(float(panel.values[row, column]), look.precision)
-            yield [panel.title, panel.rows[row], panel.columns[column], value, str(int(panel.hidden[row, column]))]
+        values = _values(picture, panel)
+        for row, column in np.ndindex(values.shape):
+            hidden = str(int(panel.hidden[row, column]))
+            value = number(float(values[row, column]), look.precision)
+            yield [panel.title, panel.rows[row], panel.columns[column], value, hidden]
+
+
+def _values(picture: "Picture", panel: "Panel") -> Any:
+    """The panel's numbers; a hidden score is -inf."""
+    return np.where(panel.hidden, -np.inf, panel.values) if picture.what == "masked_scores" else panel.values
 
 
 def plain(picture: "Picture", look: Look) -> Iterator[str]:
@@ -56,7 +63,7 @@ def plain(picture: "Picture", look: Look) -> Iterator[str]:
     yield f"# {picture.what}: {picture.caption}\n"
     for panel in picture.panels:
         yield f"# {panel.title}\n"
-        for row in panel.values:
+        for row in _values(picture, panel):
             yield " ".join(number(float(value), look.precision) for value in row) + "\n"
 
 

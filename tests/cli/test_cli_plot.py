@@ -3,11 +3,13 @@
 import csv
 import io
 import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_runner import SAMPLES, Cli, Document, run_in_terminal, run_process, without_escapes
+from cli_runner import MHACLI, SAMPLES, Cli, Document, run_in_terminal, run_process, without_escapes
 
 MINILM = SAMPLES / "minilm_layer0.safetensors"
 SMALL = "--embed-dim 12 --heads 3 --seq-len 5 --kv-len 7"
@@ -257,7 +259,7 @@ def test_layers_of_a_checkpoint_are_computed_each(cli: Cli) -> None:
         ("--metric nothing", "there is no metric nothing"),
         ("--metric -entropy", "a sign sorts heads"),
         ("--metric +-entropy", "there is no metric -entropy"),
-        ("--show k --head 0", "--head chooses along H, and k has (N, G, S, D)"),
+        ("--kv-heads 1 --show k --head 0", "--head chooses along H, and k has (N, G, S, D)"),
         ("--show query --key-pos 0", "--key-pos chooses along S"),
         ("-o x.html --average --metric entropy", "their mean is drawn"),
         ("--metric induction_mass", "induction_mass is not measured"),
@@ -275,6 +277,7 @@ def test_layers_of_a_checkpoint_are_computed_each(cli: Cli) -> None:
         ("-o x.html --full", "this is a page"),
         ("-o x.png --format json", "this is a png"),
         ("-o x.png --size 3", "no width and height in inches"),
+        ("-o x.png --size 200x200 --dpi 2400", "480,000 × 480,000 pixels is too large"),
         ("-o x.png --max-rows 0", "--max-rows is 0"),
         ("--max-rows 0", "--max-rows is 0"),
         ("-o x.png --dpi 0", "--dpi is 0"),
@@ -286,6 +289,98 @@ def test_layers_of_a_checkpoint_are_computed_each(cli: Cli) -> None:
 def test_what_does_not_go_together_is_refused(options: str, said: str, cli: Cli) -> None:
     assert said in cli.refused(2, f"plot {SMALL} {options}")
     assert list(Path().iterdir()) == []
+
+
+def test_a_part_of_the_prefix_says_which_attention_of_each_layer(cli: Cli) -> None:
+    bart = Path(__file__).parents[1] / "data" / "families" / "bart"
+    error = cli.refused(2, f"plot --weights {bart} --layers all --seq-len 4")
+    assert "each layer has 3 attentions: encoder.layers.self_attn, decoder.layers.self_attn" in error
+    for part in ("encoder", "decoder.self_attn", "decoder.encoder_attn"):
+        (panel,) = cli.json(f"plot --weights {bart}:{part} --layers all --head 1 --seq-len 4")["panels"]
+        whole = f"{part}.layers.0.self_attn" if part == "encoder" else part.replace(".", ".layers.0.")
+        expected = cli.weights(f"--weights {bart}:{whole} --layer 0 --head 1 --seq-len 4")[0, 0]
+        np.testing.assert_allclose(panel["values"], expected, atol=1e-7)
+    assert "has no layers under nowhere" in cli.refused(2, f"plot --weights {bart}:nowhere --layers all")
+
+
+@pytest.mark.parametrize("stage", ["context", "attn_output", "q", "scores"])
+def test_any_ready_stage_is_drawn_as_it_is(stage: str, cli: Cli) -> None:
+    shape = {"attn_output": (2, 3, 5)}.get(stage, (2, 3, 5, 4))
+    numbers = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    np.savez("s.npz", **{stage: numbers})
+    if stage == "q":  # from which attention is computed
+        np.testing.assert_allclose(panels(cli.json("plot s.npz --show q --item 1")), numbers[1], atol=1e-6)
+        return
+    made = cli.json(f"plot s.npz --show {stage} --item 1")
+    np.testing.assert_allclose(panels(made), numbers[1][None] if numbers.ndim == 3 else numbers[1], atol=1e-6)
+    assert f"{stage} as given" in made["caption"]
+    if stage != "scores":
+        cli.fine(f"plot s.npz --show {stage} -o s.html")
+
+
+@pytest.mark.parametrize("command", ["plot s.npz", "run s.npz", "heads s.npz", "plot s.npz --show q"])
+def test_a_file_that_nothing_can_be_computed_from_is_never_taken_for_random(command: str, cli: Cli) -> None:
+    np.savez("s.npz", context=np.zeros((1, 2, 3, 4), np.float32))
+    error = cli.refused(3, command)
+    assert "there is context, and nothing to compute attention from" in error
+    assert "--show context" in error
+
+
+def test_heads_after_positions_are_turned(cli: Cli) -> None:
+    numbers = np.random.default_rng(0).normal(size=(1, 5, 2, 4)).astype(np.float32)  # TransformerLens has (N,L,H,D)
+    np.savez("s.npz", hook_z=numbers)
+    np.testing.assert_allclose(panels(cli.json("plot s.npz --show context")), numbers[0].swapaxes(0, 1), atol=1e-6)
+
+
+def test_ready_causal_weights_have_the_scale_of_queries_that_have_a_choice(cli: Cli) -> None:
+    weights = np.tril(np.random.default_rng(0).random((9, 9))).astype(np.float32)
+    weights /= weights.sum(axis=1, keepdims=True)
+    np.save("w.npy", weights)
+    made = cli.json("plot --tensor attn_weights=w.npy")  # (L,S), without items and heads
+    assert made["scale"] == [0, pytest.approx(weights[1:].max())]
+
+
+def test_kv_heads_are_heads_where_there_are_as_many(cli: Cli) -> None:
+    made = cli.json(f"plot {SMALL} --show k --head 1")
+    expected = np.array(cli.json(f"run {SMALL} --show k")["k"])[0, 1]
+    np.testing.assert_allclose(panels(made), expected[None], atol=1e-7)
+    assert "and k has (N, G, S, D)" in cli.refused(2, f"plot {SMALL} --kv-heads 1 --show k --head 0")
+
+
+def test_hidden_scores_are_no_zeros(cli: Cli) -> None:
+    options = "--embed-dim 8 --heads 1 --seq-len 3 --causal --show masked_scores --format plain"
+    plotted, printed = (np.loadtxt(io.StringIO(cli.fine(f"{command} {options}").out)) for command in ("plot", "run"))
+    assert np.isneginf(plotted).sum() == 3
+    np.testing.assert_allclose(plotted, printed, atol=1e-7)
+
+
+def test_own_keys_that_are_left_out_count_for_nothing(cli: Cli) -> None:
+    base = "plot --embed-dim 8 --heads 1 --seq-len 100 --add-bias-kv --add-zero-attn --max-rows 30 --max-cols 60"
+    for part in ("", "--key-pos 0:100"):
+        assert cli.json(f"{base} {part}")["panels"][0]["pooled"] == [4, 4]
+
+
+def test_numbers_of_all_float64_are_drawn(cli: Cli) -> None:
+    np.savez("s.npz", scores=np.array([[[[1.7e308, -1.7e308], [0.0, 1.0]]]]))
+    assert "█" in cli.fine("plot s.npz --show scores").out
+    cli.fine("plot s.npz --show scores -o s.html")
+
+
+def test_a_full_disk_and_a_closed_stdout_are_no_bugs() -> None:
+    base = [*MHACLI, "plot", "--embed-dim", "8", "--heads", "1", "--seq-len", "3"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(base, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3
+    assert "stdout cannot be written: No space left on device" in done.stderr
+    closed = subprocess.run(["sh", "-c", f"{shlex.join(base)} >&-"], capture_output=True, text=True, check=False)
+    assert (closed.returncode, closed.stderr) == (0, "")
+
+
+def test_a_backend_that_is_not_there_does_not_matter(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "module://not_there.backend")
+    done = run_process("plot --embed-dim 8 --heads 1 --seq-len 3 -o x.svg")
+    assert done.code == 0, done.err
+    assert Path("x.svg").stat().st_size
 
 
 def test_too_many_dumps_for_the_layers_are_refused(cli: Cli) -> None:

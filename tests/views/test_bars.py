@@ -158,7 +158,7 @@ def test_no_key_and_one_key_are_drawn() -> None:
 
 def test_room_is_by_lines() -> None:
     assert bars.room(replace(LOOK, height=100), 3) == (None, 92)
-    assert bars.room(LOOK, 1) == (None, 40)
+    assert bars.room(replace(LOOK, height=10), 1) == (None, 12)
     assert bars.room(replace(LOOK, asked_rows=9), 1) == (None, 9)
     assert bars.room(replace(LOOK, cut=False, full=True), 1) == (None, None)
     assert bars.room(Look(), 4) == (None, 500_000)

@@ -549,7 +549,7 @@ import sys
 import numpy as np
 from mhacli.plot.picture import Panel, Picture, Scale
 from mhacli.views.figure import FigureLook, figure, require
-require()
+require(FigureLook())
 assert "matplotlib" not in sys.modules
 panel = Panel("t", np.ones((2, 3)), np.zeros((2, 3), bool), ("0", "1"), ("0", "1", "2"))
 figure(Picture("w", "c", (panel,), Scale(0, 1, False)), FigureLook())

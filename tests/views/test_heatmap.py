@@ -374,8 +374,8 @@ def test_no_line_is_wider_than_the_terminal(
 def test_room_is_what_fits_the_window() -> None:
     assert heatmap.room(replace(TRUE, height=48), 1) == (80, 69)
     assert heatmap.room(replace(PLAIN, height=48), 1) == (40, 67)
-    assert heatmap.room(replace(TRUE, height=10), 1)[0] == 2 * 20
-    assert heatmap.room(TRUE, 12) == (33, 33)
+    assert heatmap.room(replace(TRUE, height=10), 1)[0] == 2 * 12
+    assert heatmap.room(TRUE, 12) == (32, 33)
     assert heatmap.room(replace(TRUE, width=200), 12)[1] == 36
 
 

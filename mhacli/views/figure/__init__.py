@@ -1,8 +1,9 @@
 """Pictures as figures for a paper: one file's bytes, drawn by matplotlib, which is loaded here and nowhere else."""
 
 import logging
+import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -36,22 +37,27 @@ def figure(picture: "Picture", look: FigureLook) -> bytes:
     """
     if look.format not in FORMATS:
         raise UsageError(f"figures are {', '.join(FORMATS)}, not {look.format}")
-    require()
-    with _quiet():
-        import matplotlib
+    require(look)
+    with _quiet(), _without_backend():
+        try:
+            import matplotlib
+        except ImportError as error:
+            raise UsageError(f"matplotlib is installed and cannot be loaded: {error}", "install it anew") from None
     with _quiet(), matplotlib.rc_context():
         from mhacli.views.figure.drawing import draw, settle
 
         settle()
         drawing = draw(picture, look)
-        _check_size(drawing.figure, look)
+        _check_size(tuple(drawing.figure.get_size_inches()), look)
         buffer = BytesIO()
         drawing.figure.savefig(buffer, format=look.format, dpi=look.dpi, metadata=_metadata(picture, look.format))
     return buffer.getvalue()
 
 
-def require() -> None:
-    """Raises UsageError where matplotlib is not installed: before the work that a figure would crown."""
+def require(look: FigureLook) -> None:
+    """Raises UsageError where matplotlib is missing or the figure too large: before the work that it would crown."""
+    if look.size is not None:
+        _check_size(look.size, look)
     try:
         found = find_spec("matplotlib") is not None
     except ValueError:
@@ -60,9 +66,20 @@ def require() -> None:
         raise UsageError("figures need matplotlib, and it is not installed", "pip install 'mhacli[plot]'")
 
 
-def _check_size(drawn: Any, look: FigureLook) -> None:
+@contextmanager
+def _without_backend() -> Iterator[None]:
+    """No backend of the environment, which matplotlib would look for at once: a notebook's is not always there."""
+    said = os.environ.pop("MPLBACKEND", None)
+    try:
+        yield
+    finally:
+        if said is not None:
+            os.environ["MPLBACKEND"] = said
+
+
+def _check_size(size: Sequence[float], look: FigureLook) -> None:
     """A canvas that no library could hold is refused before it is asked for."""
-    wide, high = (round(side * look.dpi) for side in drawn.get_size_inches())
+    wide, high = (round(side * look.dpi) for side in size)
     if look.format == "png" and (max(wide, high) > _LONGEST_SIDE or wide * high > _MOST_PIXELS):
         raise UsageError(f"a figure of {wide:,} × {high:,} pixels is too large", "give a smaller size or fewer dpi")
 
