@@ -5,8 +5,8 @@ import pytest
 
 from browser.conftest import Show
 from browser.documents import causal, small, softmax, unlike
-from browser.driver import near
-from browser.encoding import axis, document, dump, head, item, level, mask
+from browser.driver import Shown, near
+from browser.encoding import Entry, axis, document, dump, head, item, level, mask
 from mhacli.views.colors import rgb
 
 
@@ -125,3 +125,38 @@ def test_a_hundred_and_forty_four_heads_are_ready_at_once(show: Show) -> None:
     assert shown.evaluate("performance.now()") < 2000
     shown.one('.thumb[data-place="11.7.0"]').click()
     shown.shown("11.7.0")
+
+
+def _dumps(number: int, heads: int) -> Entry:
+    weights = np.full((4, 4), 0.25)
+    one = [head(h, weights, None, [level(weights, np.zeros((4, 4), bool), floor=0.001)]) for h in range(heads)]
+    return document([dump(f"layer {d}", [item(axis(4), axis(4), [], one)], d) for d in range(number)])
+
+
+def _left(shown: Shown, selector: str) -> float:
+    left: float = shown.evaluate(f"document.querySelector('{selector}').getBoundingClientRect().left")
+    return left
+
+
+def test_names_of_rows_stay_in_sight_and_cover_no_head_with_the_focus(show: Show) -> None:
+    shown = show(_dumps(2, 12), viewport={"width": 390, "height": 800})
+    shown.says("#grid-note", "Choose a head to open it.")
+    shown.counts(".scroll.more", 1)
+    before = _left(shown, "#grid h3")
+    assert before == _left(shown, "#title")
+    shown.evaluate("document.querySelector('.scroll').scrollLeft = 9999")
+    shown.counts(".scroll.more", 0)
+    assert _left(shown, "#grid h3") == before
+    for at in (11, 5, 0):
+        shown.evaluate(f"document.querySelectorAll('.thumb')[{at}].focus()")
+        right = shown.evaluate("document.querySelector('#grid h3').getBoundingClientRect().right")
+        assert _left(shown, ".thumb:focus") >= right - 1
+
+
+@pytest.mark.parametrize(("heads", "least"), [(1, 300), (4, 240), (12, 170), (60, 90)])
+def test_few_heads_have_large_pictures(show: Show, heads: int, least: int) -> None:
+    shown = show(_dumps(1, heads), viewport={"width": 1280, "height": 800})
+    shown.counts(".thumb", heads)
+    wide = shown.evaluate("document.querySelector('.thumb canvas').clientWidth")
+    assert least <= wide < 2 * least
+    assert _left(shown, ".thumb canvas") == _left(shown, "#title")

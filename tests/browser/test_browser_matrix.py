@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 
 from browser.conftest import Show
 from browser.documents import KEYS, QUERIES, features, large, masked_and_broken, signed, small
@@ -147,7 +148,7 @@ def test_numbers_of_both_signs_have_diverging_colours(show: Show) -> None:
         value = sample.values[0, 0][row, column]
         assert near(shown.colours(row, column)[0], rgb((value + 4) / 8, signed=True), 6)
     shown.point(3, 5)
-    shown.says("#live", "query 3 → key 5 · scores ≈ 3")
+    shown.says("#live", "query 3 → key 5 · score ≈ 3")
     assert shown.texts("#legend .bar-marks span") == ["-4", "0", "4"]
 
 
@@ -190,10 +191,12 @@ def test_metrics_are_listed_with_their_meanings(show: Show) -> None:
     sample = small()
     shown = show(sample.document, "#dump=0&head=1")
     shown.shown("0.1.0")
-    assert shown.texts("#metrics th") == ["entropy", "top_key"]
-    assert shown.one("#metrics th").first.get_attribute("title") == "how spread a row of weights is, in nats"
+    meanings = ["how spread a row of weights is, in nats", "the key with most weight"]
+    assert shown.texts("#metrics th .meaning") == meanings
+    assert shown.texts("#metrics th") == [f"entropy{meanings[0]}", f"top_key{meanings[1]}"]
+    shown.says("#metrics caption", "Metrics")
     top = sample.document["dumps"][0]["items"][0]["heads"][1]["metrics"]["top_key"]
-    assert shown.texts("#metrics td:not(.meaning)") == ["–", str(top)]
+    assert shown.texts("#metrics td") == ["–", str(top)]
 
 
 def test_a_long_matrix_shows_exact_cells_when_zoomed_in(show: Show) -> None:
@@ -287,6 +290,86 @@ def test_a_page_without_its_finest_level_tells_of_blocks(show: Show) -> None:
     shown.says("#live", "queries 2–3 → keys 3–5 · largest weight 0.700")
     shown.one("#to-tokens").click()
     shown.mentions("#token-note", "only the largest of each 2 × 3 cells")
+
+
+def test_a_scale_that_ends_before_the_largest_says_so(show: Show) -> None:
+    weights = np.array([[1, 0, 0], [0.3, 0.7, 0], [0.2, 0.3, 0.5]])
+    one = head(0, weights, None, [level(weights, np.zeros((3, 3), bool), floor=1e-6)], high=0.7, largest=1.0)
+    shown = show(document([dump("x", [item(axis(3), axis(3), [], [one])])]), "#head=0")
+    assert shown.texts("#legend .bar-marks span") == ["0", "0.35", "0.7 or more"]
+    shown.one("#least-range").focus()
+    shown.page.keyboard.press("End")
+    assert shown.one("#least").input_value() == "1"
+
+
+def test_what_the_page_does_not_hold_is_told(show: Show) -> None:
+    weights = np.array([[0.6, 0.35, 0.05], [0.2, 0.3, 0.5]])
+    one = head(0, weights, None, [level(weights, np.zeros((2, 3), bool), floor=0.1)])
+    shown = show(document([dump("x", [item(axis(2), axis(3), [], [one])])]), "#head=0", init_script=_TEXTS)
+    shown.mentions("#legend", "held from 0.10 on")
+    assert shown.evaluate("window.written.map(([text]) => text).slice(0, 6)") == [
+        "0.60",
+        "0.35",
+        "<",
+        "0.20",
+        "0.30",
+        "0.50",
+    ]
+
+
+_TEXTS = """window.written = []; const write = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+  if (this.textAlign === "center" && y > 0) written.push([text, this.measureText(text).width]);
+  return write.call(this, text, x, y);
+};"""
+
+
+@pytest.mark.parametrize("width", [390, 560, 1280])
+def test_numbers_of_cells_do_not_run_together(show: Show, width: int) -> None:
+    values = 10.0 ** -np.arange(1, 9)[None, :] * np.array([[1.0], [-1.2345], [0.99]])
+    none = np.zeros(values.shape, bool)
+    one = head(0, values, None, [level(values, none, signed=True)])
+    made = document([dump("x", [item(axis(3), axis(8), [], [one])])], what="scores", weights=False, signed=True)
+    shown = show(made, "#head=0", viewport={"width": width, "height": 800}, init_script=_TEXTS)
+    shown.shown("0.0.0")
+    room = shown.evaluate("window.mhacli.cellBox(0, 0)[2]")
+    written = shown.evaluate("window.written")
+    assert len(written) >= 10
+    assert max(wide for _, wide in written) < room - 4
+
+
+@pytest.mark.parametrize(("mean", "colours"), [(0.05, "log"), (0.2, "linear")])
+def test_heads_that_look_at_very_much_begin_with_logarithmic_colours(show: Show, mean: float, colours: str) -> None:
+    weights = np.array([[0.9, 0.1], [0.5, 0.5]])
+    one = head(0, weights, None, [level(weights, np.zeros((2, 2), bool), floor=1e-6)], metrics={"max_weight": mean})
+    made = document([dump("x", [item(axis(2), axis(2), [], [one])])], {"max_weight": "the largest weight of a row"})
+    shown = show(made)
+    assert shown.one("#colours").input_value() == colours
+    other = "linear" if colours == "log" else "log"
+    shown.one("#colours").select_option(other)
+    shown.until(lambda: f"colours={other}" in shown.page.url, "the choice in the address")
+    shown.go(f"#colours={other}")
+    assert shown.one("#colours").input_value() == other
+
+
+def test_the_legend_tells_only_of_what_there_is(show: Show) -> None:
+    shown = show(masked_and_broken().document)
+    shown.mentions("#legend", "hidden by a mask")
+    shown.mentions("#legend", "not a number")
+    shown.go("#head=0")
+    shown.mentions("#legend", "not a number")
+    plain = show(signed().document)
+    plain.counts(".thumb[data-drawn]", 2)
+    plain.counts("#legend .chip", 0)
+
+
+def test_the_query_of_the_cursor_is_the_one_of_the_tokens(show: Show) -> None:
+    shown = show(small().document, "#head=0")
+    shown.one("canvas.over").focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "t"):
+        shown.page.keyboard.press(key)
+    shown.shown("0.0.0", "tokens")
+    shown.mentions("#live", "query 2 it → ")
 
 
 def _blocks() -> Entry:

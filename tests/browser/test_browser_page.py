@@ -34,6 +34,37 @@ def test_the_system_may_turn_while_the_page_is_open(show: Show) -> None:
     shown.until(lambda: set(shown.colours(0, 5)).isdisjoint(first), "other colours")
 
 
+def test_paper_is_light_and_has_no_controls(show: Show) -> None:
+    shown = show(small().document, "#head=0", color_scheme="dark")
+    dark = shown.colours(0, 5)
+    shown.page.emulate_media(media="print", color_scheme="dark")
+    assert brightness(shown) > 128
+    for control in ("#theme", "#back", "#least", "#to-tokens", "#whole"):
+        shown.sees(control, False)
+    shown.sees("#legend")
+    shown.sees("#head-title")
+    shown.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert set(shown.colours(0, 5)).isdisjoint(dark)
+    shown.page.emulate_media(media="screen", color_scheme="dark")
+    shown.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert shown.colours(0, 5) == dark
+
+
+def test_the_address_holds_the_colours(show: Show) -> None:
+    shown = show(small().document, color_scheme="light")
+    shown.one("#theme").click()
+    shown.until(lambda: "theme=dark" in shown.page.url, "the theme in the address")
+    shown.go("#theme=dark")
+    assert brightness(shown) < 128
+
+
+def test_the_subtitle_says_nothing_twice(show: Show) -> None:
+    shown = show(signed().document)
+    shown.says("#subtitle", "scores · embed_dim 6 · 3 heads")
+    shown = show(small().document)
+    shown.says("#subtitle", "attn_weights · 2 dumps · 6 heads · embed_dim 6 · 3 heads")
+
+
 _CONTRAST = """() => {
   const linear = (part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
   const light = (text) => {
@@ -212,6 +243,14 @@ def test_a_damaged_document_is_told(show: Show, old: str, new: str, said: str) -
     assert old in _TEXT
     shown = show({}, ready=False, text=_TEXT.replace(old, new))
     shown.mentions("#message", said)
+    shown.sees("#message")
+    shown.sees("#page", False)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.97, 0.999])
+def test_a_file_that_was_cut_off_may_be_incomplete(show: Show, share: float) -> None:
+    shown = show({}, ready=False, text=_TEXT[: int(len(_TEXT) * share)])
+    shown.mentions("#message", "incomplete")
     shown.sees("#message")
     shown.sees("#page", False)
 

@@ -119,6 +119,7 @@ def test_long_sequences_have_a_pooled_overview_and_exact_windows(cli: Cli, show:
     shown.shown("0.1.0", "compare")
     shown.point(1500, 700)
     shown.mentions("#live", "difference")
+    assert shown.texts("#difference-legend .bar-marks span")[-1].endswith(" or more")
 
 
 def test_scores_and_features_have_pages_too(cli: Cli, show: Show) -> None:

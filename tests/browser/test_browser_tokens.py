@@ -66,9 +66,13 @@ def test_the_arrow_keys_choose_a_query(show: Show) -> None:
 def test_a_query_without_numbers_says_so(show: Show) -> None:
     shown = show(masked_and_broken().document, "#head=0&view=tokens&query=3")
     shown.says("#live", "query 3 → weight is not a number")
+    shown.says("#token-note", "No lines: weight is not a number.")
     shown.one("#least").fill("1")
     shown.one("#tokens .query").nth(2).hover()
     shown.says("#live", "query 2 → no key at or above the minimum")
+    shown.says("#token-note", "No lines: no key at or above the minimum.")
+    for box in ("#scale-box", "#colours-box", "#legend"):
+        shown.sees(box, False)
 
 
 def test_hovering_shows_a_query_until_the_pointer_leaves(show: Show) -> None:
@@ -114,5 +118,63 @@ def test_more_lines_than_can_be_told_apart_are_left_out_with_a_word(show: Show) 
     weights = np.linspace(0.01, 0.05, 1600).reshape(40, 40)
     one = head(0, weights, None, [level(weights, np.zeros((40, 40), bool), floor=0.001)])
     shown = show(document([dump("even", [item(axis(40), axis(40), [], [one])])]), "#head=0&view=tokens")
-    shown.says("#token-note", "The 600 largest of 1,600 lines are drawn.")
+    shown.says("#token-note", "The 600 largest of 1,600 lines are drawn. Lines are drawn 20× wider.")
     assert min((row, column) for row, column, *_ in lines(shown)) == (25, 0)
+
+
+def test_small_weights_have_lines_that_can_be_seen(show: Show) -> None:
+    weights = np.array([[0.1, 0.05, 0.02], [0.4, 0.05, 0.02]])
+    one = head(0, weights, None, [level(weights, np.zeros((2, 3), bool), floor=0.001)])
+    shown = show(document([dump("x", [item(axis(2), axis(3), [], [one])])]), "#head=0&view=tokens&query=0")
+    shown.says("#token-note", "Lines are drawn 10× wider.")
+    assert {round(width, 1) for _, _, width, _ in lines(shown)} == {12, 6, 2.4}
+    shown.one("#tokens").focus()
+    shown.page.keyboard.press("ArrowDown")
+    shown.says("#token-note", "")
+    assert max(width for _, _, width, _ in lines(shown)) == pytest.approx(4.8, rel=1e-2)
+
+
+def _top(shown: Shown, key: int) -> float:
+    top: float = shown.evaluate(
+        f"document.querySelector('[data-column=\"{key}\"].key-name').getBoundingClientRect().top"
+        " - document.getElementById('tokens').getBoundingClientRect().top"
+    )
+    return top
+
+
+def test_keys_out_of_sight_stay_at_the_top_and_have_no_room_where_there_are_none(show: Show) -> None:
+    shown = show(large(256, 8).document, "#head=0&view=tokens&query=130", viewport={"width": 1200, "height": 600})
+    shown.shown("0.0.0", "tokens")
+    shown.until(
+        lambda: bool(shown.evaluate("document.getElementById('tokens').scrollTop > 100")), "a view that scrolled"
+    )
+    shown.until(lambda: 20 < _top(shown, 0) < 40, "the key that is out of sight")
+    shown.evaluate("document.getElementById('tokens').scrollTop = 0")
+    shown.until(lambda: 20 < _top(shown, 0) < 40, "the same place")
+    assert _top(shown, 99) > 60
+    shown.go("#head=0&view=tokens&query=0")
+    assert 20 < _top(shown, 0) < 40
+
+
+WORDS = ("שלום", "مرحبا", "a" * 60, "  two", "日本語の文章を書くと長い文字列になります")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_tokens_of_all_scripts_keep_their_place_and_their_room(show: Show, width: int) -> None:
+    weights = np.full((5, 5), 0.2)
+    one = head(0, weights, None, [level(weights, np.zeros((5, 5), bool), floor=0.001)])
+    made = document([dump("x", [item(axis(5, WORDS), axis(5, WORDS), [], [one])])])
+    shown = show(made, "#head=0&view=tokens&query=1", viewport={"width": width, "height": 800})
+    shown.counts("#tokens .amount", 5)
+    assert shown.texts("#tokens .query")[:2] == ["0 \u2068שלום\u2069", "1 \u2068مرحبا\u2069"]
+    assert shown.texts("#live")[0].startswith("query 1 \u2068مرحبا\u2069 → ")
+    assert shown.texts("#tokens .query")[3] == "3   two"
+    assert shown.evaluate("getComputedStyle(document.querySelector('#tokens .query')).whiteSpace") == "pre"
+    edges = """(selector) => [...document.querySelectorAll(selector)].map((node) => {
+      const box = node.getBoundingClientRect(); return [box.left, box.right]; })"""
+    names, amounts, queries = (
+        shown.page.evaluate(edges, f"#tokens {name}") for name in (".key-name", ".amount", ".query")
+    )
+    assert all(name[1] < amount[0] for name, amount in zip(names, amounts, strict=True))
+    left = shown.evaluate("document.getElementById('tokens').getBoundingClientRect().left")
+    assert min(start for start, _ in queries) >= left

@@ -14,9 +14,12 @@ from mhacli.views.colors import SEQUENTIAL, SIGNED
 
 SCRIPTS = (
     "text.js",
+    "dom.js",
     "decode.js",
     "product.js",
+    "open.js",
     "draw.js",
+    "frame.js",
     "matrix.js",
     "tokens.js",
     "grid.js",
@@ -36,7 +39,7 @@ def page(document: Mapping[str, Any]) -> Iterator[str]:
     `document` has what a page shows: the heads' packed matrices, their labels, metrics and captions. Any text in it
     is data: none of it becomes markup or script.
     """
-    style, script = _lean(_part("page.css")), "\n".join(_lean(_part(name)) for name in SCRIPTS)
+    style, script = _style(), "\n".join(_lean(_part(name)) for name in SCRIPTS)
     parts = {
         "policy": [_policy(style, script)],
         "title": [escape(visible(str(document["title"])))],
@@ -45,7 +48,7 @@ def page(document: Mapping[str, Any]) -> Iterator[str]:
         "data": _data(document),
     }
     # Only the template's own marks are filled in, never one that stands in what was filled in.
-    for index, piece in enumerate(re.split(r"\{\{(\w+)\}\}", _part("page.html"))):
+    for index, piece in enumerate(re.split(r"\{\{(\w+)\}\}", _lean(_part("page.html")))):
         if index % 2:
             yield from parts[piece]
         else:
@@ -56,9 +59,17 @@ def _part(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
+def _style() -> str:
+    """The style without the blanks that it does not need; no text in it has braces, colons or semicolons."""
+    return re.sub(r"\s*([{};])\s*|(?<=:) ", r"\1", _lean(_part("page.css")))
+
+
 def _lean(source: str) -> str:
-    """A source as every page carries it: without indentation and without comments that stand on lines of their own."""
-    without = re.sub(r"^\s*(//[^\n]*|/\*.*?\*/\s*)$", "", source, flags=re.MULTILINE | re.DOTALL)
+    """A source as every page carries it: without indentation and without comments.
+
+    A // that a quotation mark follows may stand in a text, so that it stays.
+    """
+    without = re.sub(r"^\s*/\*.*?\*/\s*$|(^|\s)//[^\n\"'`]*$", "", source, flags=re.MULTILINE | re.DOTALL)
     return "\n".join(line.strip() for line in without.splitlines() if line.strip())
 
 

@@ -5,11 +5,11 @@ class App {
     this.data = data;
     this.places = new Places(data);
     this.store = new Store(data);
-    this.word = data.weights ? "weight" : visible(data.what);
+    this.word = data.weights ? "weight" : visible(data.what).replaceAll("_", " ").replace(/scores$/, "score");
     this.palette = { sequential: ramp(data.colors.sequential), signed: ramp(data.colors.signed) };
     this.axes = new Map();
     this.state = stateFrom(location.hash, this.places);
-    this.readMarks();
+    this.turn();
     this.head = new HeadView(this);
     this.grid = new Grid($("grid"), {
       store: this.store,
@@ -18,7 +18,8 @@ class App {
         const { metric } = this.state;
         return metric ? `${visible(metric)} ${number(head.metrics[metric])}` : null;
       },
-      style: (head, opened) => this.style(head, opened),
+      style: (head) => this.style([head]),
+      read: () => this.tellBroken(),
     });
     this.fill();
     this.listen();
@@ -37,20 +38,21 @@ class App {
   fill() {
     const { data, places } = this;
     $("title").textContent = visible(data.title);
-    const sizes = [counted(data.dumps.length, "dump"), counted(places.of(this.state.item).length, "head")];
+    const [dumps, heads] = [data.dumps.length, places.of(this.state.item).length];
     const captions = [...new Set(data.dumps.map(({ caption }) => caption).filter(Boolean))];
+    const sizes = captions.length === 1 && heads > 1 && dumps === 1 ? [] : [counted(heads, "head")];
+    if (dumps > 1) sizes.unshift(counted(dumps, "dump"));
     if (captions.length === 1) sizes.push(visible(captions[0]));
-    $("subtitle").textContent = `${visible(data.what)} · ${sizes.join(" · ")}`;
+    this.captions = captions.length;
+    $("subtitle").textContent = [visible(data.what), ...sizes].join(" · ");
     fillSelect($("item"), places.items.map((index) => [String(index), String(index)]), String(this.state.item));
     $("item-box").hidden = places.items.length < 2;
     const metrics = data.metrics.map(({ name }) => [name, visible(name)]);
     fillSelect($("sort"), [["", data.dumps.length > 1 ? "dump and head" : "head"], ...metrics], this.state.metric);
-    $("sort-box").hidden = !metrics.length;
-    $("colours-box").hidden = !data.weights;
     $("least-name").textContent = data.weights ? "Minimum weight" : "Minimum size";
     const notes = data.dumps.filter((dump) => dump.notes?.length);
     $("dump-notes").replaceChildren(...notes.map((dump) => {
-      const list = document.createElement("ul");
+      const list = make("ul");
       list.className = "quiet";
       const items = noteItems(dump.notes);
       if (data.dumps.length > 1) for (const item of items) item.prepend(`${shortened(dump.name, 40)}: `);
@@ -59,25 +61,35 @@ class App {
     }));
   }
 
-  /** The range of the colours: of all heads, or of one. */
-  rangeFor(head) {
-    const own = this.state.scale === "own" && head;
-    const range = own ? rangeOf(head, this.data.weights) : this.places.range(this.state.item);
-    if (!(range.high > -Infinity)) return { low: 0, high: 1, floor: 0 };
+  /** The heads in sight: two that are compared, one, or all of the item. */
+  get heads() {
+    const { place, other, view, item } = this.state;
+    if (!place) return this.places.headsOf(item);
+    return view === "compare" && other ? [place.head, other.head] : [place.head];
+  }
+
+  /** The range of the colours: of some heads alone, or of all. */
+  rangeFor(heads) {
+    const all = this.state.scale === "own" ? [] : this.places.headsOf(this.state.item);
+    const range = this.places.range([...all, ...heads]);
+    if (!(range.high > -Infinity)) return { low: 0, high: 1, floor: 0, largest: 1 };
     const floor = Number.isFinite(range.floor) && range.floor < range.high ? range.floor : 0;
     return { ...range, high: range.high > range.low ? range.high : range.low + 1, floor };
   }
 
-  scaleFor(head) {
-    const { low, high, floor } = this.rangeFor(head);
+  scaleFor(heads) {
+    const { low, high, floor } = this.rangeFor(heads);
     return new Scale({ low, high, signed: this.data.signed, floor: this.state.colours === "log" ? floor : 0 });
   }
 
-  style(head) {
-    return styleOf(this.palette, this.scaleFor(head), this.state.least, Math.min(2, devicePixelRatio || 1), this.marks);
+  style(heads = this.heads) {
+    return styleOf(this.palette, this.scaleFor(heads), this.state.least, Math.min(2, devicePixelRatio || 1), this.marks);
   }
 
-  readMarks() {
+  /** Takes over light or dark colours: paper is light. */
+  turn() {
+    document.documentElement.dataset.theme = this.dark && !this.printing ? "dark" : "light";
+    $("theme").textContent = this.dark ? "Light" : "Dark";
     this.marks = marksOf(document.documentElement);
   }
 
@@ -103,7 +115,8 @@ class App {
     const { state } = this;
     const inHead = state.place !== null;
     $("message").hidden = true;
-    if (inHead && state.view === "tokens" && !this.head.canTokens) state.view = "matrix";
+    if (inHead && !this.head.can[state.view]) state.view = "matrix";
+    if (inHead && state.view === "compare") state.other ??= this.places.beside(state.place);
     $("head-view").hidden = !inHead;
     $("grid-view").hidden = inHead;
     for (const box of document.querySelectorAll(".in-grid")) box.classList.toggle("away", inHead);
@@ -131,8 +144,8 @@ class App {
     const flat = metric !== "" && order !== 0;
     this.grid.show(dumps, flat, flat ? this.places.sorted(item, metric, order) : places);
     const chosen = this.data.metrics.find(({ name }) => name === metric);
-    $("grid-note").textContent = places.length ? (chosen ? `${visible(chosen.name)}: ${visible(chosen.meaning)}` : "")
-      : "There are no heads in this document.";
+    const note = chosen ? `${visible(chosen.name)}: ${visible(chosen.meaning)}` : "Choose a head to open it.";
+    $("grid-note").textContent = places.length ? note : "There are no heads in this document.";
     this.listed = true;
   }
 
@@ -141,7 +154,14 @@ class App {
     for (const name of ["item", "scale", "colours"]) $(name).value = String(state[name]);
     $("sort").value = state.metric;
     $("order").value = String(state.order);
-    $("order-box").hidden = !state.metric;
+    const lone = this.places.of(state.item).length < 2;
+    const tokens = state.place !== null && state.view === "tokens"; // which has no colours for numbers
+    $("sort-box").hidden = lone || !this.data.metrics.length;
+    $("order-box").hidden = lone || !state.metric;
+    $("scale-box").hidden = lone || tokens;
+    $("colours-box").hidden = !this.data.weights || tokens;
+    $("legend").hidden = tokens;
+    $("steps").hidden = lone;
     if (Number($("least").value) !== state.least) $("least").value = String(Number(number(state.least, 3)));
     const most = this.most;
     $("least-range").value = String(Math.round(1000 * Math.cbrt(Math.min(1, state.least / most))));
@@ -150,51 +170,64 @@ class App {
 
   /** The largest number there is, by size. */
   get most() {
-    const { low, high } = this.places.range(this.state.item);
-    const most = this.data.weights ? high : Math.max(Math.abs(low), Math.abs(high));
+    const { low, largest } = this.places.range(this.places.headsOf(this.state.item));
+    const most = this.data.weights ? largest : Math.max(Math.abs(low), Math.abs(largest));
     return most > 0 && Number.isFinite(most) ? most : 1;
   }
 
-  /** A colour bar with its numbers. */
-  bar(box, scale, name) {
-    const canvas = document.createElement("canvas");
+  /** A colour bar with its numbers; `beyond`: there are larger ones, of the same colour as the last. */
+  bar(box, scale, name, beyond = false) {
+    const title = make("span", null, name);
+    const wrap = make("span");
+    wrap.className = "bar-box";
+    const canvas = make("canvas", wrap);
     canvas.className = "bar-colours";
     [canvas.width, canvas.height] = [256, 1];
     const pen = canvas.getContext("2d");
     const image = pen.createImageData(256, 1);
     new Uint32Array(image.data.buffer).set(this.palette[scale.signed ? "signed" : "sequential"]);
     pen.putImageData(image, 0, 0);
-    const wrap = document.createElement("span");
-    wrap.className = "bar-box";
-    const marks = document.createElement("span");
+    const marks = make("span", wrap);
     marks.className = "bar-marks";
-    for (const place of [0, 0.5, 1]) {
-      marks.appendChild(document.createElement("span")).textContent = round(scale.at(place));
-    }
-    wrap.append(canvas, marks);
-    const title = document.createElement("span");
-    title.textContent = name;
+    for (const place of [0, 0.5, 1]) make("span", marks, round(scale.at(place)));
+    if (beyond) marks.lastChild.append(" or more");
     box.replaceChildren(title, wrap);
   }
 
   legend() {
     const { state, data } = this;
+    const { heads } = this;
+    const own = state.scale === "own";
     const box = $("legend");
-    if (state.scale === "own" && !state.place) {
-      this.bar(box, new Scale({ low: 0, high: 1 }), this.word);
-      box.querySelector(".bar-marks").textContent = "each head from its least to its largest";
-    } else this.bar(box, this.scaleFor(state.place?.head), this.word);
-    const masked = data.dumps.some(({ items }) => items.some(({ masks }) => masks.length));
-    if (masked) this.chip(box, HIDDEN, "hidden by a mask");
-    this.chip(box, BROKEN, "not a number");
+    $(state.place ? "status" : "controls").append(box);
+    if (own && !state.place) {
+      this.bar(box, new Scale({ low: 0, high: 1, signed: data.signed }), this.word);
+      box.querySelector(".bar-marks").textContent = "each head on its own scale";
+    } else {
+      const { high, largest } = this.rangeFor(heads);
+      const name = own && heads.length > 1 ? `${this.word}, A and B` : this.word;
+      this.bar(box, this.scaleFor(heads), name, largest > high);
+    }
+    const floor = state.place ? Math.max(...heads.map((head) => floorOf(head, data.weights))) : 0;
+    if (floor > 0) this.chip(box, null, `held from ${number(floor, 2)} on`);
+    if (heads.some(({ mask }) => Number.isInteger(mask))) this.chip(box, HIDDEN, "hidden by a mask");
+    if (heads.some((head) => this.store.broken.has(head))) this.chip(box, BROKEN, "not a number");
     if (state.least > 0) this.chip(box, this.marks.blank, `below ${number(state.least, 2)}`);
   }
 
-  /** A sample of a pattern and its meaning. */
+  /** The legend again once a head turns out to hold what is no number. */
+  tellBroken() {
+    if (this.broken === this.store.broken.size) return;
+    this.broken = this.store.broken.size;
+    this.legend();
+  }
+
+  /** A sample of a pattern, if there is one, and its meaning. */
   chip(box, colour, text) {
-    const item = box.appendChild(document.createElement("span"));
+    const item = make("span", box, text);
     item.className = "chip";
-    const canvas = item.appendChild(document.createElement("canvas"));
+    if (colour === null) return;
+    const canvas = make("canvas");
     [canvas.width, canvas.height] = [36, 28];
     const pen = canvas.getContext("2d");
     const image = pen.createImageData(36, 28);
@@ -203,12 +236,13 @@ class App {
     const style = { hatch: 12, marks: this.marks };
     for (let y = 0; y < 28; y++) patternLine(pixels.subarray(y * 36, y * 36 + 36), line, y, style);
     pen.putImageData(image, 0, 0);
-    item.append(text);
+    item.prepend(canvas);
   }
 
   step(way) {
-    const { place, item, metric, order } = this.state;
-    const all = this.places.sorted(item, metric, order);
+    const { place, item, metric, order, view, other } = this.state;
+    const passed = (one) => view === "compare" && one === other && one !== place;
+    const all = this.places.sorted(item, metric, order).filter((one) => !passed(one));
     if (place) this.change({ place: all[(all.indexOf(place) + way + all.length) % all.length] });
   }
 
@@ -232,27 +266,33 @@ class App {
     });
     on("other", "change", () => this.change({ other: this.places.find($("other").value) }));
     on("other-item", "change", () => this.chooseOtherItem(Number($("other-item").value)));
-    on("theme", "click", () => this.turnTheme());
+    on("theme", "click", () => {
+      this.state.theme = this.dark ? "light" : "dark";
+      this.address(true);
+      this.recolour();
+    });
     on("help-open", "click", () => $("help").showModal());
     on("help-close", "click", () => $("help").close());
     document.addEventListener("keydown", (event) => this.key(event));
     addEventListener("hashchange", () => this.follow());
     addEventListener("resize", () => this.resized());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.recolour());
-    this.recolour();
+    for (const kind of ["beforeprint", "afterprint"]) {
+      addEventListener(kind, () => {
+        this.printing = kind === "beforeprint";
+        this.recolour();
+      });
+    }
   }
 
   chooseItem(item) {
-    const { place } = this.state;
-    const same = place && this.places.of(item).find(({ d, head }) => d === place.d && head.index === place.head.index);
-    this.change({ item, place: place ? same ?? null : null });
+    const { places, state: { place, other, item: before } } = this;
+    const together = other?.item.index === before; // what shows the same item goes on doing so
+    this.change({ item, place: places.same(place, item), other: together ? places.same(other, item) : other });
   }
 
   chooseOtherItem(item) {
-    const { other } = this.state;
-    const there = this.places.of(item);
-    const same = there.find(({ d, head }) => d === other?.d && head.index === other.head.index);
-    this.change({ other: same ?? there[0] ?? null });
+    this.change({ other: this.places.same(this.state.other, item) ?? this.places.of(item)[0] ?? null });
   }
 
   /** Another address: a link, or a step back. */
@@ -262,22 +302,16 @@ class App {
     const before = this.state;
     this.state = stateFrom(location.hash, this.places);
     this.show(before);
+    if (before.theme !== this.state.theme) this.recolour();
   }
 
   get dark() {
-    const chosen = document.documentElement.dataset.theme;
-    return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  }
-
-  turnTheme() {
-    document.documentElement.dataset.theme = this.dark ? "light" : "dark";
-    this.recolour();
+    const { theme } = this.state;
+    return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   }
 
   recolour() {
-    $("theme").textContent = this.dark ? "Light" : "Dark";
-    this.readMarks();
-    if (!this.listed && !this.state.place) return;
+    this.turn();
     this.legend();
     if (this.state.place) this.head.redraw(false);
     this.grid.refresh();
@@ -330,7 +364,8 @@ function start() {
     document.documentElement.dataset.ready = "true";
   } catch (error) {
     $("page").hidden = true;
-    fail(`The numbers of this page cannot be read: the file is damaged (${error.message}). Write it again.`);
+    fail("The numbers of this page cannot be read: the file is incomplete or damaged. Copy it or write it again.");
+    $("message").title = error.message;
   }
   return undefined;
 }

@@ -7,7 +7,7 @@ async function inflate(base64) {
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
     return new Uint8Array(await new Response(stream).arrayBuffer());
   } catch {
-    throw new Error("a blob cannot be unpacked"); // browsers say it each in their own way, or as a failure to fetch
+    throw new Error("its numbers cannot be unpacked"); // browsers say it each in their own way, or as a failure to fetch
   }
 }
 
@@ -22,7 +22,7 @@ class Varints {
     let value = 0;
     let unit = 1;
     for (;;) {
-      if (this.at >= this.bytes.length) throw new Error("a blob ends too early");
+      if (this.at >= this.bytes.length) throw new Error("its numbers end too early");
       const byte = this.bytes[this.at++];
       value += (byte & 127) * unit;
       if (byte < 128) return value;
@@ -33,7 +33,7 @@ class Varints {
 
 /** Codes of 8 bits, or of 16 bits as all low bytes and then all high bytes. */
 function codesOf(bytes, bits, count) {
-  if (bytes.length !== (count * bits) / 8) throw new Error("a blob has another length than its shape says");
+  if (bytes.length !== (count * bits) / 8) throw new Error("its numbers are too few or too many");
   if (bits === 8) return bytes;
   const codes = new Uint16Array(count);
   for (let i = 0; i < count; i++) codes[i] = bytes[i] | (bytes[count + i] << 8);
@@ -117,7 +117,7 @@ class SparseLevel extends Level {
     const sizes = new DataView(bytes.buffer, bytes.byteOffset, 8);
     const first = 8 + sizes.getUint32(0, true);
     const second = first + sizes.getUint32(4, true);
-    if (second > bytes.length) throw new Error("a blob ends too early");
+    if (second > bytes.length) throw new Error("its numbers end too early");
     const counts = new Varints(bytes.subarray(8, first));
     this.starts = new Uint32Array(entry.rows + 1);
     for (let row = 0; row < entry.rows; row++) this.starts[row + 1] = this.starts[row] + counts.next();
@@ -216,119 +216,5 @@ class RowSums {
   at(row) {
     const code = this.codes[row];
     return code ? this.low + this.step * (code - 1) : null;
-  }
-}
-
-const MOST_PRODUCTS = 2 ** 20; // cells that are made anew for one picture
-
-/** A head as it is shown: its decoded levels, coarse to fine, its mask and its axes. */
-class OpenHead {
-  constructor(parts, weights) {
-    Object.assign(this, parts);
-    this.weights = weights;
-    this.finest = this.levels.at(-1);
-  }
-
-  /** The coarsest level of which no cell is larger than a pixel, else the finest that can be drawn at once. */
-  level({ top, bottom, left, right }, width, height) {
-    const [tall, wide] = [(bottom - top) / height, (right - left) / width];
-    const fitting = this.levels.find(({ factor }) => factor[0] <= tall && factor[1] <= wide) ?? this.finest;
-    return fitting.costly && (bottom - top) * (right - left) > MOST_PRODUCTS ? this.levels.at(-2) ?? fitting : fitting;
-  }
-
-  /** The finest of its levels that pools as another does. */
-  like({ factor }) {
-    return this.levels.findLast((level) => String(level.factor) === String(factor));
-  }
-
-  /** What one cell of the finest level holds: `value`, or why there is none. */
-  cell(row, column) {
-    const [high, wide] = this.finest.factor;
-    const value = this.finest.at(Math.floor(row / high), Math.floor(column / wide));
-    if (value !== undefined) return Number.isNaN(value) ? { kind: "nan" } : { kind: "value", value };
-    if (!this.sees(row, column)) return { kind: "hidden" };
-    return this.weights ? { kind: "below", value: this.finest.bound(Math.floor(row / high)) } : { kind: "hidden" };
-  }
-
-  /** Whether a cell, or with a pooled level any cell of its block, is not hidden. */
-  sees(row, column) {
-    if (!this.mask) return true;
-    if (this.finest.exact) return this.mask.sees(row, column);
-    const [high, wide] = this.finest.factor;
-    const shown = new Uint8Array(1);
-    const at = Math.floor(column / wide);
-    this.mask.show(this.finest, Math.floor(row / high), at, at + 1, shown);
-    return shown[0] === 1;
-  }
-
-  /** The score of a cell of this weight, where the row's sum is known. */
-  score(row, weight) {
-    const sum = this.finest.exact ? this.sums?.at(row) ?? null : null;
-    return sum === null ? null : Math.log(weight) + sum;
-  }
-
-  /** At most how large a cell is that the finest level leaves out. */
-  bound(row, column) {
-    const coarse = this.levels[0];
-    const largest = coarse.at(Math.floor(row / coarse.factor[0]), Math.floor(column / coarse.factor[1])) ?? coarse.floor;
-    return Math.min(largest, this.finest.bound(Math.floor(row / this.finest.factor[0])));
-  }
-}
-
-/** What is made once for each item and number, and shared by its heads. */
-function once(kept, item, number, make) {
-  if (!kept.has(item)) kept.set(item, []);
-  return (kept.get(item)[number] ??= make());
-}
-
-/** Decodes heads when they are first asked for; keeps all coarse levels and the fine ones of the last few heads. */
-class Store {
-  constructor(data, keep = 6) {
-    this.data = data;
-    this.keep = keep;
-    this.coarse = new Map();
-    this.masks = new Map();
-    this.keys = new Map();
-    this.opened = new Map();
-  }
-
-  /** The head with its coarsest level only, for a thumbnail. */
-  async glance(item, head) {
-    const levels = [await this.coarsest(head)];
-    const mask = await this.mask(item, head);
-    return new OpenHead({ entry: head, item, levels, mask, sums: null }, this.data.weights);
-  }
-
-  coarsest(head) {
-    if (!this.coarse.has(head)) this.coarse.set(head, decodeLevel(head.levels[0], this.data.weights));
-    return this.coarse.get(head);
-  }
-
-  async open(item, head) {
-    const known = this.opened.get(head) ?? this.read(item, head);
-    this.opened.delete(head);
-    this.opened.set(head, known);
-    if (this.opened.size > this.keep) this.opened.delete(this.opened.keys().next().value);
-    return known;
-  }
-
-  async read(item, head) {
-    const { rows } = item;
-    const finer = head.levels.slice(1).map((level) => (
-      level.encoding === "product" ? this.product(item, head, level) : decodeLevel(level, this.data.weights)));
-    const levels = await Promise.all([this.coarsest(head), ...finer]);
-    const sums = head.lse ? new RowSums(head.lse, await inflate(head.lse.data), rows.count) : null;
-    return new OpenHead({ entry: head, item, levels, mask: await this.mask(item, head), sums }, this.data.weights);
-  }
-
-  async product(item, head, level) {
-    const keys = once(this.keys, item, level.keys, () => inflate(item.keys[level.keys]));
-    return new ProductLevel(level, await inflate(level.data), await keys, await this.mask(item, head));
-  }
-
-  async mask(item, head) {
-    if (head.mask === null || head.mask === undefined) return null;
-    const read = async () => new Mask(await inflate(item.masks[head.mask]), item.rows.count);
-    return once(this.masks, item, head.mask, read);
   }
 }

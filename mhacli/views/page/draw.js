@@ -76,6 +76,12 @@ class HeadSource {
     else shown.fill(1);
   }
 
+  /** What a weight is smaller than that is left out, undefined where none is. */
+  below(row, column) {
+    const cell = this.head.floor ? this.head.cell(row, column) : null;
+    return cell?.kind === "below" ? cell.value : undefined;
+  }
+
   /** What stands for a visible cell that has no number of its own: no weight, so at most a bound. */
   rest(row, column) {
     return this.head.weights ? this.head.bound(row, column) : NaN;
@@ -133,16 +139,23 @@ class DifferenceSource {
     return this.pair[0].weights ? 0 : NaN;
   }
 
-  /** The largest difference either way, of the finest level that is there as it is. */
+  get costly() {
+    return this.pair.some(({ finest }) => finest.costly);
+  }
+
+  /** The largest difference either way; where cells are made anew, of the pooled ones and of some rows: maybe not all. */
   most() {
     let most = 0;
+    const look = (level, step) => {
+      for (let row = 0; row < level.rows; row += step) {
+        this.each(level, Math.floor(row), 0, level.columns, (_, value) => {
+          if (Math.abs(value) > most) most = Math.abs(value);
+        });
+      }
+    };
     const ready = (level) => this.pair.every((head) => head.like(level)?.costly === false);
-    const level = this.pair[0].levels.findLast(ready);
-    for (let row = 0; row < level.rows; row++) {
-      this.each(level, row, 0, level.columns, (_, value) => {
-        if (Math.abs(value) > most) most = Math.abs(value);
-      });
-    }
+    look(this.pair[0].levels.findLast(ready), 1);
+    if (this.costly) look(this.finest, Math.max(1, this.rows / 64, (this.rows * this.columns) / MOST_PRODUCTS));
     return most;
   }
 }

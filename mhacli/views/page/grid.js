@@ -1,7 +1,7 @@
 // All heads at a glance: a grid of thumbnails, drawn when they come into sight.
 
 class Grid {
-  /** `parts`: store, open(place), caption(place), axesOf(item), style(head), compare: which order places have. */
+  /** `parts`: store, open(place), caption(place), style(head), read(): called when a head has been read. */
   constructor(box, parts) {
     Object.assign(this, parts);
     this.box = box;
@@ -9,6 +9,8 @@ class Grid {
     this.drawn = new Set();
     this.watch = new IntersectionObserver((entries) => this.arrive(entries), { rootMargin: "300px" });
     box.addEventListener("keydown", (event) => this.key(event));
+    box.parentElement.addEventListener("scroll", () => this.hint());
+    new ResizeObserver(() => this.hint()).observe(box.parentElement);
   }
 
   /** Lays out thumbnails: dump by dump with one dump a row, or all in one sequence where `flat`. */
@@ -21,39 +23,41 @@ class Grid {
     const flow = flat || dumps.length === 1 || across === 1; // nothing that would stand side by side in rows
     this.box.classList.toggle("flow", flow);
     this.box.style.setProperty("--across", across);
+    // Few pictures may be large.
+    const beside = flow ? places.length : 2 * across;
+    const size = [[1, 360], [4, 260], [8, 210], [12, 180], [24, 140]].find(([most]) => beside <= most)?.[1] ?? 104;
+    this.box.style.setProperty("--size", `${size}px`);
     if (flow) for (const place of places) this.add(place, true);
     else {
-      for (const { dump, name, heads } of dumps) {
-        const label = this.box.appendChild(document.createElement("h3"));
-        label.textContent = shortened(name, 40);
+      const labels = dumps.map(({ dump, name, heads }, row) => {
+        const label = make("h3", this.box, shortened(name, 40));
         label.title = visible(dump.caption ?? "");
-        for (const place of heads) this.add(place, false);
-        for (let empty = heads.length; empty < across; empty++) this.box.appendChild(document.createElement("span"));
-      }
+        // It takes part in the whole row, so that it can stay in sight all along it.
+        label.style.gridArea = `${row + 1} / 1 / auto / -1`;
+        heads.forEach((place, at) => (this.add(place, false).style.gridArea = `${row + 1} / ${at + 2}`));
+        return label.offsetWidth;
+      });
+      this.box.parentElement.style.setProperty("--label", `${Math.max(...labels)}px`);
     }
+    this.hint();
     const first = this.box.querySelector("button");
     if (first) first.tabIndex = 0;
   }
 
   add(place, long) {
-    const button = this.box.appendChild(document.createElement("button"));
+    const button = make("button", this.box);
     button.type = "button";
     button.className = "thumb";
     button.tabIndex = -1;
     button.place = place;
     button.dataset.place = place.key;
-    const canvas = button.appendChild(document.createElement("canvas"));
+    const canvas = make("canvas", button);
     const { rows, columns } = place.item;
     canvas.style.aspectRatio = Math.min(3, Math.max(1 / 3, columns.count / Math.max(1, rows.count)));
-    const name = button.appendChild(document.createElement("span"));
+    const name = make("span", button, long ? place.title : shortened(place.head.name, 40));
     name.className = "name";
-    name.textContent = long ? place.title : shortened(place.head.name, 40);
     const value = this.caption(place);
-    if (value !== null) {
-      const amount = button.appendChild(document.createElement("span"));
-      amount.className = "metric";
-      amount.textContent = value;
-    }
+    if (value !== null) make("span", button, value).className = "metric";
     button.setAttribute("aria-label", value === null ? place.title : `${place.title}, ${value}`);
     button.addEventListener("click", () => this.open(place));
     button.addEventListener("focus", () => {
@@ -61,6 +65,13 @@ class Grid {
       button.tabIndex = 0;
     });
     this.watch.observe(button);
+    return button;
+  }
+
+  /** Shows that there is more to the right. */
+  hint() {
+    const { scrollWidth, clientWidth, scrollLeft } = this.box.parentElement;
+    this.box.parentElement.classList.toggle("more", scrollWidth - clientWidth - scrollLeft > 8);
   }
 
   arrive(entries) {
@@ -92,6 +103,7 @@ class Grid {
     if (!canvas.clientWidth) return void this.watch.observe(button); // out of sight for now
     try {
       const opened = await this.store.glance(item, head);
+      this.read();
       const ratio = Math.min(2, window.devicePixelRatio || 1);
       canvas.width = Math.max(1, Math.round(canvas.clientWidth * ratio));
       canvas.height = Math.max(1, Math.round(canvas.clientHeight * ratio));
@@ -99,7 +111,7 @@ class Grid {
       const image = pen.createImageData(canvas.width, canvas.height);
       const source = new HeadSource(opened, this.store.data.signed);
       const view = { top: 0, left: 0, bottom: source.rows, right: source.columns };
-      paint(image, view, source, this.style(head, opened));
+      paint(image, view, source, this.style(head));
       pen.putImageData(image, 0, 0);
       button.dataset.drawn = "true";
     } catch (error) {

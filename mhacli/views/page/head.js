@@ -17,8 +17,9 @@ class HeadView {
     this.plots = [];
   }
 
-  get canTokens() {
-    return this.app.data.axes[1] === "key";
+  /** Which views there are. */
+  get can() {
+    return { matrix: true, tokens: this.app.data.axes[1] === "key", compare: this.app.places.all.length > 1 };
   }
 
   /** Shows the state's head in the state's view; one that is overtaken by the next one asked for is dropped. */
@@ -30,6 +31,7 @@ class HeadView {
     try {
       const head = await this.app.store.open(place.item, place.head);
       if (turn !== this.turn) return;
+      this.app.tellBroken();
       this.axes = this.app.axesOf(place.item);
       for (const name of VIEWS) $(`${name}-view`).hidden = name !== view;
       this.plots = [];
@@ -48,31 +50,44 @@ class HeadView {
     }
   }
 
-  about({ d, dump, item, head, title }) {
-    $("head-title").textContent = this.app.places.items.length > 1 ? `${title} · item ${item.index}` : title;
+  about(place) {
+    const { dump } = place;
+    $("head-title").textContent = this.named(place);
     for (const button of document.querySelectorAll("[data-view]")) {
       button.setAttribute("aria-pressed", button.dataset.view === this.app.state.view);
-      button.hidden = button.dataset.view === "tokens" && !this.canTokens;
+      button.hidden = !this.can[button.dataset.view];
     }
-    const body = $("metrics").tBodies[0];
-    body.replaceChildren();
-    for (const { name, meaning } of this.app.data.metrics) {
-      const row = body.insertRow();
-      const label = row.appendChild(document.createElement("th"));
-      label.scope = "row";
-      label.textContent = visible(name);
-      label.title = visible(meaning);
-      row.insertCell().textContent = number(head.metrics[name], 4);
-      const why = body.insertRow().insertCell();
-      why.colSpan = 2;
-      why.className = "meaning";
-      why.textContent = visible(meaning);
-    }
-    $("metrics").hidden = !this.app.data.metrics.length;
-    $("caption").textContent = visible(dump.caption ?? "");
+    $("sides").classList.toggle("wide", this.app.state.view === "compare"); // three plots need all of the room
+    this.listMetrics(place);
+    $("caption").textContent = this.app.captions > 1 ? visible(dump.caption ?? "") : "";
     $("notes").replaceChildren(...noteItems(dump.notes));
     this.say("");
-    this.dump = d;
+  }
+
+  /** The metrics of the head, or of both that are compared. */
+  listMetrics({ dump, item }) {
+    const { heads, data } = this.app;
+    const over = dump.items.length > 1 || item.rows.positions ? " (over all items and queries)" : "";
+    $("metrics-name").textContent = `Metrics${over}`;
+    const [body, top] = [$("metrics").tBodies[0], $("metrics").tHead];
+    body.replaceChildren();
+    top.replaceChildren();
+    const heading = (row, scope, text) => {
+      const cell = make("th", row, text);
+      cell.scope = scope;
+      return cell;
+    };
+    if (heads.length > 1) {
+      const names = top.insertRow();
+      names.insertCell();
+      for (const name of "AB") heading(names, "col", name);
+    }
+    for (const { name, meaning } of data.metrics) {
+      const row = body.insertRow();
+      make("span", heading(row, "row", visible(name)), visible(meaning)).className = "meaning";
+      for (const head of heads) row.insertCell().textContent = number(head.metrics[name], 4);
+    }
+    $("metrics").hidden = !data.metrics.length;
   }
 
   say(text) {
@@ -92,10 +107,10 @@ class HeadView {
   plot(box, source, style, label, describe) {
     const plot = new MatrixPlot(box, {
       frame: this.frame, source, style, label, rows: this.axes.rows, columns: this.axes.columns,
-      height: this.app.state.view === "compare" ? 480 : 700,
+      height: this.app.state.view === "compare" ? 600 : 960,
       onCursor: (row, column) => this.say(describe(row, column)),
       onChoose: (row, column, byKey) => {
-        if (byKey && this.canTokens) this.app.change({ view: "tokens", query: row });
+        if (byKey && this.can.tokens) this.app.change({ view: "tokens", query: row });
         else this.app.state.query = row;
       },
       onView: ({ view }) => this.tellSpan(view),
@@ -114,7 +129,7 @@ class HeadView {
     this.frameFor(head);
     const source = new HeadSource(head, this.app.data.signed);
     const label = `${this.app.word} of ${place.title}: ${this.axes.rows.size} by ${this.axes.columns.size}`;
-    const style = () => this.app.style(place.head, head);
+    const style = () => this.app.style();
     this.plot($("matrix"), source, style, label, (row, column) => this.describe(head, row, column));
     if (this.frame.cursor) this.say(this.describe(head, ...this.frame.cursor));
   }
@@ -138,7 +153,10 @@ class HeadView {
     const { first } = this.tokens;
     $("token-span").textContent = rows.span(first, Math.min(rows.count, first + WINDOW));
     if (this.app.state.query !== chosen) this.app.change({ query: chosen }, true);
-    if (query === null) return this.say(`${rows.size} · all lines`);
+    if (query === null) {
+      if (!lines.length) $("token-note").textContent = `No lines: no ${this.app.word} at or above the minimum.`;
+      return this.say(`${rows.size} · all lines`);
+    }
     const digits = this.tokens.head.finest.rough ? 2 : 3;
     const written = ({ column, value }) => `${columns.label(column, 60)} ${number(value, digits)}`;
     const list = lines.slice(-5).reverse().map(written);
@@ -146,14 +164,15 @@ class HeadView {
     this.tokens.head.finest.each(query, 0, columns.count, (_, value) => {
       if (value !== value) none = `${this.app.word} is not a number`;
     });
+    if (!list.length) $("token-note").textContent = `No lines: ${none}.`;
     return this.say(`${rows.named(query)} → ${list.join(" · ") || none}`);
   }
 
   async showCompare(place, head, turn) {
-    this.fillOthers(place);
+    this.fillOthers();
     const { other } = this.app.state;
     $("three").hidden = true;
-    const reason = other ? this.unlike(place, other) : "There is no other head to compare with.";
+    const reason = this.unlike(place, other);
     $("compare-note").textContent = reason ?? "";
     $("compare-note").hidden = !reason;
     if (reason) return;
@@ -177,13 +196,16 @@ class HeadView {
     $("name-a").textContent = `A: ${this.named(place)}`;
     $("name-b").textContent = `B: ${this.named(other)}`;
     $("name-difference").textContent = "B − A";
+    const floor = Math.max(head.floor, second.floor);
+    $("compare-note").textContent = `Weights that are smaller than the page holds count as 0 in B − A.`;
+    $("compare-note").hidden = !floor;
     const style = () => styleOf(this.app.palette, scale, 0, devicePixelRatio, this.app.marks);
-    const one = (box, at, opened) => this.plot(
-      box, new HeadSource(opened, signed), () => this.app.style(at.head, opened), this.named(at), describe);
-    one($("plot-a"), place, head);
-    one($("plot-b"), other, second);
+    const one = (name, box, at, opened) => this.plot(
+      box, new HeadSource(opened, signed), () => this.app.style(), `${name}: ${this.app.word} of ${this.named(at)}`, describe);
+    one("A", $("plot-a"), place, head);
+    one("B", $("plot-b"), other, second);
     this.plot($("plot-difference"), difference, style, "B minus A", describe);
-    this.app.bar($("difference-legend"), scale, "B − A");
+    this.app.bar($("difference-legend"), scale, "B − A", difference.costly);
     if (this.frame.cursor) this.say(describe(...this.frame.cursor));
   }
 
@@ -191,14 +213,9 @@ class HeadView {
     return this.app.places.items.length > 1 ? `${place.title} · item ${place.item.index}` : place.title;
   }
 
-  /** The choice of a second head; at first the next one. */
-  fillOthers(place) {
+  /** The choice of a second head. */
+  fillOthers() {
     const { places, state } = this.app;
-    if (!state.other) {
-      const all = places.of(state.item);
-      const next = all[(all.indexOf(place) + 1) % all.length];
-      state.other = next !== place ? next : places.all.find((one) => one !== place) ?? null;
-    }
     const item = state.other?.item.index ?? state.item;
     fillSelect($("other"), places.of(item).map(({ key, title }) => [key, title]), state.other?.key);
     fillSelect($("other-item"), places.items.map((index) => [String(index), String(index)]), String(item));
@@ -252,16 +269,17 @@ class HeadView {
 
   describePair(head, second, row, column) {
     const [a, b] = [head, second].map((one) => this.amount(one, row, column));
-    const values = [a, b].map(({ cell }) => {
-      if (cell.kind === "value") return cell.value;
+    // From where to where each weight can lie: one that is left out is somewhere between 0 and its bound.
+    const [least, most] = [0, 1].map((end) => [a, b].map(({ cell }) => {
+      if (cell.kind === "value" || (cell.kind === "below" && end)) return cell.value;
       return head.weights && cell.kind !== "nan" ? 0 : NaN;
-    });
-    const known = a.cell.kind === "value" || b.cell.kind === "value";
-    const difference = known ? values[1] - values[0] : NaN;
-    const exact = [a, b].every(({ cell }) => cell.kind !== "below") && !head.finest.rough && !second.finest.rough;
-    const sign = difference > 0 ? "+" : "";
-    const end = Number.isNaN(difference) ? "" : ` · difference ${exact ? "" : "≈ "}${sign}${number(difference, 3)}`;
-    return `${this.where(head, row, column)} · A ${a.text} · B ${b.text}${end}`;
+    }));
+    const [low, high] = [least[1] - most[0], most[1] - least[0]];
+    const about = head.finest.rough || second.finest.rough ? "≈ " : "";
+    const written = (value, digits) => `${value > 0 ? "+" : ""}${number(value, digits)}`;
+    const range = low === high ? written(low, 3) : `${written(low, 2)} to ${written(high, 2)}`;
+    const none = Number.isNaN(low) || (a.cell.kind === "hidden" && b.cell.kind === "hidden");
+    return `${this.where(head, row, column)} · A ${a.text} · B ${b.text}${none ? "" : ` · difference ${about}${range}`}`;
   }
 
   /** Draws again: after another width, other colours, another minimum or scale. */
@@ -275,17 +293,4 @@ class HeadView {
       else plot.draw();
     }
   }
-}
-
-function noteItems(notes) {
-  return (notes ?? []).map((note) => {
-    const item = document.createElement("li");
-    item.textContent = visible(note);
-    return item;
-  });
-}
-
-/** Fills a choice with [value, text] pairs. */
-function fillSelect(select, options, value) {
-  select.replaceChildren(...options.map(([key, text]) => new Option(text, key, false, key === value)));
 }

@@ -1,74 +1,8 @@
-// One matrix on a canvas: its window, labels and cursor, and what pointer and keys do to them.
+// One matrix on a canvas: its labels, numbers and cursor, and what pointer and keys do to them.
 
-const LEAST_SPAN = 8; // cells that stay in sight at the strongest zoom
 // Pixels are written one by one, which a canvas in the graphics card would have to fetch first.
 const ON_CPU = { willReadFrequently: true };
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
-
-/** The window that plots look through and the cell that they point at; several plots may share one. */
-class Frame {
-  constructor(rows, columns) {
-    this.rows = rows;
-    this.columns = columns;
-    this.cursor = null;
-    this.plots = [];
-    this.reset();
-  }
-
-  get whole() {
-    return this.view.bottom - this.view.top >= this.rows && this.view.right - this.view.left >= this.columns;
-  }
-
-  get zoomable() {
-    return this.rows > LEAST_SPAN || this.columns > LEAST_SPAN;
-  }
-
-  reset() {
-    this.place(0, 0, this.rows, this.columns);
-  }
-
-  place(top, left, tall, wide) {
-    const fit = (start, size, all) => Math.max(0, Math.min(all - size, start));
-    const first = { top: fit(top, tall, this.rows), left: fit(left, wide, this.columns) };
-    this.view = { ...first, bottom: first.top + tall, right: first.left + wide };
-    this.changed();
-  }
-
-  /** Makes the window `factor` times as large, with one point of the matrix staying where it is. */
-  zoom(factor, row, column) {
-    const { top, bottom, left, right } = this.view;
-    const sized = (span, all) => Math.max(Math.min(LEAST_SPAN, all), Math.min(all, span * factor));
-    const tall = sized(bottom - top, this.rows);
-    const wide = sized(right - left, this.columns);
-    const y = (row - top) / (bottom - top);
-    const x = (column - left) / (right - left);
-    this.place(row - y * tall, column - x * wide, tall, wide);
-  }
-
-  pan(rows, columns) {
-    const { top, bottom, left, right } = this.view;
-    this.place(top + rows, left + columns, bottom - top, right - left);
-  }
-
-  /** Points at a cell and brings it into sight. */
-  point(row, column) {
-    const { top, bottom, left, right } = this.view;
-    this.cursor = [Math.max(0, Math.min(this.rows - 1, row)), Math.max(0, Math.min(this.columns - 1, column))];
-    const shift = (at, low, high) => (at < low ? at - low : at + 1 > high ? at + 1 - high : 0);
-    const [down, aside] = [shift(this.cursor[0], top, bottom), shift(this.cursor[1], left, right)];
-    if (down || aside) this.pan(down, aside);
-    for (const plot of this.plots) plot.drawCursor();
-  }
-
-  changed() {
-    if (this.waiting) return;
-    this.waiting = true;
-    requestAnimationFrame(() => {
-      this.waiting = false;
-      for (const plot of this.plots) plot.draw();
-    });
-  }
-}
 
 class MatrixPlot {
   /** `parts`: frame, source, rows and columns (axes), style (a function), label, onCursor, onChoose, height. */
@@ -77,8 +11,8 @@ class MatrixPlot {
     this.box = box;
     box.replaceChildren();
     box.classList.add("plot");
-    this.base = box.appendChild(document.createElement("canvas"));
-    this.over = box.appendChild(document.createElement("canvas"));
+    this.base = make("canvas", box);
+    this.over = make("canvas", box);
     this.base.className = "base";
     this.over.className = "over";
     this.over.tabIndex = 0;
@@ -108,10 +42,10 @@ class MatrixPlot {
     const room = Math.max(60, width - this.left - 4);
     this.upright = across + 8 > Math.min(46, room / columns);
     this.top = 22 + (this.upright ? across + 6 : 16);
-    // As much as fits below what stands above, so that the whole matrix can be seen at once.
-    const above = this.box.getBoundingClientRect().top + window.scrollY + this.top;
+    // As much as fits below what stands above, so that the whole matrix, or the first of them, can be seen at once.
+    const above = this.frame.plots[0].box.getBoundingClientRect().top + window.scrollY + this.top;
     const tallest = Math.max(240, Math.min(this.height, window.innerHeight - above - 56));
-    let [wide, high] = [Math.min(room, columns * 46), Math.min(tallest, rows * 46)];
+    let [wide, high] = [Math.min(room, columns * 64), Math.min(tallest, rows * 64)];
     const cell = Math.min(wide / columns, high / rows);
     // A very long or flat matrix is stretched: true to its shape it would be a line.
     if (Math.max(rows / columns, columns / rows) <= 4) [wide, high] = [cell * columns, cell * rows];
@@ -177,7 +111,7 @@ class MatrixPlot {
     for (let column = Math.ceil(left); column <= right; column++) {
       pen.fillRect(Math.round(this.left + (column - left) * wide) - 0.5, this.top, 1, this.high);
     }
-    if (wide >= 38 && high >= 18) this.drawNumbers(pen, style);
+    if (wide >= 28 && high >= 15) this.drawNumbers(pen, style);
     pen.restore();
   }
 
@@ -185,15 +119,22 @@ class MatrixPlot {
     const { top, bottom, left, right } = this.frame.view;
     pen.textAlign = "center";
     pen.textBaseline = "middle";
+    const first = Math.floor(left);
+    const last = Math.min(Math.ceil(right), this.frame.columns);
     for (let row = Math.floor(top); row < bottom; row++) {
-      const last = Math.min(Math.ceil(right), this.frame.columns);
-      this.source.each(this.source.finest, row, Math.floor(left), last, (column, value) => {
+      const found = new Map();
+      this.source.each(this.source.finest, row, first, last, (column, value) => found.set(column, value));
+      for (let column = first; column < last; column++) {
+        const value = found.get(column) ?? this.source.below?.(row, column);
+        if (value === undefined || value !== value) continue;
         const colour = style.colour(value);
-        if (value !== value || colour === style.marks.blank) return;
+        if (colour === style.marks.blank) continue;
         const [x, y, wide, high] = this.boxOf(row, column);
         pen.fillStyle = isBright(colour) ? "#101216" : "#ffffff";
-        pen.fillText(number(value, 2), x + wide / 2, y + high / 2 + 0.5);
-      });
+        const texts = [2, 1].map((digits) => number(value, digits)).flatMap((one) => [one, one.replace("0.", ".")]);
+        const text = (found.has(column) ? texts : ["<"]).find((one) => pen.measureText(one).width <= wide - 5);
+        if (text) pen.fillText(text, x + wide / 2, y + high / 2 + 0.5);
+      }
     }
   }
 
@@ -377,8 +318,10 @@ class MatrixPlot {
       ArrowLeft: [row, column - 1], ArrowRight: [row, column + 1],
       PageUp: [row - page, column], PageDown: [row + page, column], Home: [row, 0], End: [row, this.frame.columns - 1],
     };
-    if (event.key in moves) this.moveTo(...moves[event.key]);
-    else if (event.key === "+" || event.key === "=") this.zoomBy(0.5);
+    if (event.key in moves) {
+      this.moveTo(...moves[event.key]);
+      this.onChoose?.(...this.frame.cursor);
+    } else if (event.key === "+" || event.key === "=") this.zoomBy(0.5);
     else if (event.key === "-") this.zoomBy(2);
     else if (event.key === "0") this.frame.reset();
     else if (event.key === "Enter") this.onChoose?.(row, column, true);

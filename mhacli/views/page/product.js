@@ -6,7 +6,7 @@ class Vectors {
     const total = count * features;
     const after = (total * bits) / 8;
     const codes = codesOf(bytes.subarray(0, after), bits, total);
-    if (bytes.length !== after + 8 * count) throw new Error("a blob has another length than its shape says");
+    if (bytes.length !== after + 8 * count) throw new Error("its numbers are too few or too many");
     const numbers = new Float32Array(bytes.slice(after).buffer);
     this.shifts = numbers.subarray(count);
     this.features = features;

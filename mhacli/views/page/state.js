@@ -1,7 +1,6 @@
 // What the page shows now, its heads by their places, and both as the address of the page tells them.
 
 const VIEWS = ["matrix", "tokens", "compare"];
-const $ = (id) => document.getElementById(id);
 
 /** All heads of the document: each a place with its dump, item, head, a title and a key. */
 class Places {
@@ -24,6 +23,30 @@ class Places {
     return this.all.filter((place) => place.item.index === item);
   }
 
+  /** The head of the same number and dump in another item, or null. */
+  same(place, item) {
+    return this.of(item).find(({ d, head }) => d === place?.d && head.index === place.head.index) ?? null;
+  }
+
+  /** The head that another one is compared with at first: the next one. */
+  beside(place) {
+    const all = this.of(place.item.index);
+    const next = all[(all.indexOf(place) + 1) % all.length];
+    return next !== place ? next : this.all.find((one) => one !== place) ?? null;
+  }
+
+  /** The colours to begin with: heads that look at very much have no weight that linear ones would tell from 0. */
+  get colours() {
+    const known = this.all.map(({ head }) => head.metrics.max_weight).filter(Number.isFinite);
+    if (!this.data.weights || !known.length) return "linear";
+    const mean = known.reduce((sum, value) => sum + value, 0) / known.length;
+    return mean < 0.1 * this.range(this.all.map(({ head }) => head)).high ? "log" : "linear";
+  }
+
+  headsOf(item) {
+    return this.of(item).map(({ head }) => head);
+  }
+
   find(key) {
     return this.all.find((place) => place.key === key) ?? null;
   }
@@ -39,19 +62,22 @@ class Places {
     });
   }
 
-  /** The least and the largest number of all heads of an item, and the least floor. */
-  range(item) {
-    return this.of(item).map(({ head }) => rangeOf(head, this.data.weights)).reduce((all, one) => ({
+  /** The least and the largest number of some heads, and the least floor; `largest` may be beyond the scale's high. */
+  range(heads) {
+    return heads.map((head) => rangeOf(head, this.data.weights)).reduce((all, one) => ({
       low: Math.min(all.low, one.low), high: Math.max(all.high, one.high), floor: Math.min(all.floor, one.floor),
-    }), { low: Infinity, high: -Infinity, floor: Infinity });
+      largest: Math.max(all.largest, one.largest),
+    }), { low: Infinity, high: -Infinity, floor: Infinity, largest: -Infinity });
   }
 }
 
 function rangeOf(head, weights) {
   const known = Number.isFinite(head.low) && Number.isFinite(head.high);
   const [low, high] = known ? [head.low, head.high] : [Infinity, -Infinity];
-  const floor = head.levels.at(-1)?.low;
-  return weights ? { low: 0, high, floor: floor > 0 ? floor : Infinity } : { low, high, floor: Infinity };
+  const largest = Math.max(high, head.largest ?? high);
+  if (!weights) return { low, high, floor: Infinity, largest };
+  // Colours by the logarithm begin at the least weight, but what is far below the largest needs none of its own.
+  return { low: 0, high, floor: Math.max(head.levels.at(-1)?.low ?? 0, known ? low : 0, high * 1e-5), largest };
 }
 
 /** The state in full: what the document wants at first, then what the address says, junk left aside. */
@@ -70,7 +96,8 @@ function stateFrom(hash, places) {
     order: { "-": 1, "=": 0 }[sort[0]] ?? -1,
     least: Number.isFinite(least) && least > 0 ? least : 0,
     scale: one("scale", ["shared", "own"], "shared"),
-    colours: one("colours", ["linear", "log"], "linear"),
+    colours: one("colours", ["linear", "log"], places.colours),
+    theme: one("theme", ["light", "dark"], ""),
     view: one("view", VIEWS, "matrix"),
     other: places.find(asked.get("with")),
     query: /^\d+$/.test(asked.get("query") ?? "") ? Number(asked.get("query")) : null,
@@ -98,6 +125,7 @@ function hashOf(state, places) {
   if (sort !== (places.data.sort ?? "")) parts.set("sort", sort);
   if (state.least > 0) parts.set("min", number(state.least, 6));
   if (state.scale !== "shared") parts.set("scale", state.scale);
-  if (state.colours !== "linear") parts.set("colours", state.colours);
+  if (state.colours !== places.colours) parts.set("colours", state.colours);
+  if (state.theme) parts.set("theme", state.theme);
   return `#${parts}`;
 }

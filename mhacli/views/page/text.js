@@ -3,8 +3,19 @@
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
 const SHORT_ESCAPES = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+
 /** Text from a file with control, bidirectional and other invisible characters written as escapes. */
 function visible(text) {
+  return isolated(escaped(text));
+}
+
+/** Text that runs from right to left set apart, so that what stands about it keeps its order. */
+function isolated(text) {
+  return RIGHT_TO_LEFT.test(text) ? `\u2068${text}\u2069` : text;
+}
+
+function escaped(text) {
   return String(text).replace(UNSEEN, (sign) => {
     const code = sign.codePointAt(0);
     const digits = code.toString(16);
@@ -18,8 +29,8 @@ function visible(text) {
 function shortened(text, limit) {
   const start = Array.from(String(text).slice(0, 2 * limit + 2));
   const cut = start.length > limit || start.join("").length < text.length;
-  const shown = Array.from(visible(start.slice(0, limit).join("")));
-  return cut || shown.length > limit ? `${shown.slice(0, limit - 1).join("")}…` : shown.join("");
+  const shown = Array.from(escaped(start.slice(0, limit).join("")));
+  return isolated(cut || shown.length > limit ? `${shown.slice(0, limit - 1).join("")}…` : shown.join(""));
 }
 
 /** A number with so many significant digits; a dash where there is none. */
@@ -70,6 +81,17 @@ class Axis {
     const text = token.trim() === "" && !UNSEEN.test(token) ? `"${token}"` : shortened(token, limit);
     UNSEEN.lastIndex = 0;
     return `${this.position(index)} ${text}`;
+  }
+
+  /** The label as far as it fits into so much room; `measure` says how wide a text is. */
+  fitted(index, room, measure) {
+    let limit = 40;
+    let text = this.label(index, limit);
+    for (let wide = measure(text); wide > room && limit > 1; wide = measure(text)) {
+      limit = Math.max(1, Math.min(limit - 1, Math.floor((limit * room) / wide)));
+      text = this.label(index, limit);
+    }
+    return text;
   }
 
   /** The label in words: `query 9 it`. */
