@@ -25,7 +25,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from mhacli.cli.app import main as mhacli
 
-MOST_BYTES, MOST_SECONDS = 6_000_000, 2.0
+MOST_BYTES, MOST_BYTES_OF_LONG, MOST_SECONDS = 6_000_000, 24_000_000, 2.0
 HEADS, D = 12, 64
 CASES = ((1, 15), (12, 15), (12, 128), (12, 256), (12, 512))
 LONG = ((1, 8192),)
@@ -111,8 +111,10 @@ def main(argv: list[str]) -> int:
                 f"{heads:>5}  {length:>6}  {seconds:>5.1f} s  {size / 1e6:>6.2f} MB  {as_json / size:>6.0f} x"
                 f"  {min(ready):>8.2f} s {max(ready):>7.2f} s  {head:>8.2f} s"
             )
-            missed |= size > MOST_BYTES or min(ready) > MOST_SECONDS
-    print(f"targets: at most {MOST_BYTES / 1e6:.0f} MB, and ready within {MOST_SECONDS:.0f} s")
+            most = MOST_BYTES if length <= 2048 else MOST_BYTES_OF_LONG
+            missed |= size > most or min(ready) > MOST_SECONDS
+    megabytes = f"{MOST_BYTES / 1e6:.0f} MB ({MOST_BYTES_OF_LONG / 1e6:.0f} MB beyond 2,048 positions)"
+    print(f"targets: at most {megabytes}, and ready within {MOST_SECONDS:.0f} s")
     return int(missed)
 
 

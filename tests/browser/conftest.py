@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Show = Callable[..., Shown]
 
+_PATIENCE = 20_000  # milliseconds: what is waited for comes at once, unless the machine is very busy
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _ARGUMENTS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
@@ -38,8 +39,9 @@ def _without(reason: str) -> NoReturn:
 def browser() -> Iterator[Browser]:
     if find_spec("playwright") is None:
         _without("playwright is not installed")
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=_PATIENCE)
     path = next(filter(None, map(shutil.which, _BROWSERS)), None)
     if path is None:
         _without(f"none of these browsers is installed: {', '.join(_BROWSERS)}")
@@ -59,7 +61,7 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
         path.write_text("".join(page(document)) if text is None else text, encoding="utf-8")
         script = more.pop("init_script", None)
         tab = browser.new_context(**{"viewport": {"width": 1200, "height": 900}} | more).new_page()
-        tab.set_default_timeout(10_000)
+        tab.set_default_timeout(_PATIENCE)
         if script is not None:
             tab.add_init_script(script)
         shown = Shown(tab)
