@@ -164,6 +164,7 @@ def test_numbers_of_all_float64_are_drawn(cli: Cli) -> None:
     np.savez("s.npz", scores=np.array([[[[1.7e308, -1.7e308], [0.0, 1.0]]]]))
     assert "█" in cli.fine("plot s.npz --show scores").out
     cli.fine("plot s.npz --show scores -o s.html")
+    assert "beyond 1e+300" in cli.refused(3, "plot s.npz --show scores --query-pos 0 -o s.svg")
 
 
 def test_too_many_dumps_for_the_layers_are_refused(cli: Cli) -> None:

@@ -10,13 +10,14 @@ from importlib.util import find_spec
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from mhacli.errors import UsageError
+from mhacli.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from mhacli.plot.picture import Picture
 
 FORMATS = ("png", "svg", "pdf")
 
+_LARGEST_NUMBER = 1e300
 _MOST_PIXELS = 100_000_000
 _LONGEST_SIDE = 2**16 - 1
 
@@ -33,11 +34,15 @@ class FigureLook:
 def figure(picture: "Picture", look: FigureLook) -> bytes:
     """The complete file of a picture; the same picture gives the same bytes.
 
-    Raises UsageError where matplotlib is not installed, or where a side or the number of pixels is out of range.
+    Raises UsageError where matplotlib is not installed, or where a side or the number of pixels is out of range, and
+    InputError where numbers are.
     """
     if look.format not in FORMATS:
         raise UsageError(f"figures are {', '.join(FORMATS)}, not {look.format}")
     require(look)
+    if picture.one_query and max(-picture.scale.low, picture.scale.high) > _LARGEST_NUMBER:
+        fact = f"{picture.what} has numbers beyond {_LARGEST_NUMBER:g}, and the axis of its bars ends there"
+        raise InputError(fact, "draw it in the terminal or as a page")
     with _quiet(), _without_backend():
         try:
             import matplotlib
