@@ -152,7 +152,7 @@ def _of_stage(asked: Asked, room: RoomOf) -> Picture:
         every = matrices_of(one, stage, budget)
         refuse_unselectable(asked.select, every)
         matrices, name = drawn(every, selection, asked.drawing.average)
-        _require(matrices, selection, space, panels, asked.budget)
+        _require(matrices, selection, space, panels, budget)
         with progress(f"drawing {named(source)}", work(matrices, selection)) as advance:
             caption = "; ".join(caption_of(one, stage))
             made = picture(matrices, selection, space, caption, advance, name)
@@ -226,9 +226,8 @@ def held_bytes(opened: Request | Ready) -> int:
 def _require(matrices: Matrices, selection: Selection, space: Room, panels: int, budget: int) -> None:
     """Refuse a picture that memory does not hold."""
     picked = chosen(matrices, selection)
-    rows, columns = len(picked.queries), len(picked.keys)
-    by = factors(rows, columns - len(matrices.extra), space)
-    cells = panels * (rows // by[0] + 1) * (columns // by[1] + 1)
+    by = factors(matrices, picked, space)
+    cells = panels * (len(picked.queries) // by[0] + 1) * (len(picked.keys) // by[1] + 1)
     memory.require(40 * cells, budget, f"a picture of {cells:,} cells", "pool more: --max-rows 512 --max-cols 512")
 
 

@@ -13,7 +13,7 @@ from mhacli.cli.inputs import Gathered, RequestOptions, assemble, gather, seq_fi
 from mhacli.cli.sources import Sources
 from mhacli.errors import InputError, UsageError
 from mhacli.masks import Grid
-from mhacli.text import shape_text
+from mhacli.text import count, shape_text
 from mhacli.vocabulary import MATRICES, STAGES
 
 
@@ -64,7 +64,9 @@ def _read(options: RequestOptions, stage: str, gathered: Gathered, sources: Sour
     grid = Grid(n, heads[0] if heads else 1, rows, columns if axes[-1] == "S" else rows)
     queries, keys = labels_.choose(options.labels, gathered.entry, grid)
     labels = Labels(queries, queries if keys is None and grid.queries == grid.keys else keys)
-    return Ready(array, grid, labels, (*sources.understood, *sources.notes))
+    below = int((array < 0).sum()) if stage == "attn_weights" else 0
+    said = (f"{count(below, 'number')} of attn_weights below 0: they are no weights",) if below else ()
+    return Ready(array, grid, labels, (*sources.understood, *sources.notes, *said))
 
 
 def _refuse_computing(options: RequestOptions, stage: str) -> None:

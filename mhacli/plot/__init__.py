@@ -6,7 +6,7 @@ The document of a page, which `document` writes and the page's script reads, is 
   columns), `metrics` (name and meaning of each), `sort` (a metric, with - before it the smallest first) and `dumps`.
 - A dump has a `name`, a `layer` or null, a `caption`, `notes` and `items`.
 - An item has its `index`; `rows` and `columns`, each with `count`, `positions` (null for 0, 1, 2 …) and `tokens` or
-  null, columns also with `extra`, the names of the last ones that are no positions; `masks` and `keys`, which its
+  null, and `extra`, the names of the last ones that are no positions; `masks` and `keys`, which its
   heads share; and `heads`.
 - A head has a `name`, its `index`, its `metrics`, the bounds `low` and `high` of its numbers, the number of its
   `mask` or null, `lse` or null, and `levels`, coarse to fine.

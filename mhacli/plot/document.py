@@ -8,7 +8,7 @@ from typing import Any
 from mhacli.errors import UsageError
 from mhacli.heads.metrics import METRICS
 from mhacli.plot.gathering import gather
-from mhacli.plot.matrices import Matrices, chosen
+from mhacli.plot.matrices import Matrices, Side, chosen, sides
 from mhacli.plot.packing import text
 from mhacli.plot.panels import WORDS, Progress, work
 from mhacli.plot.sheets import sheet
@@ -170,21 +170,18 @@ def _named(dump: PageDump, head: int) -> str:
 
 
 def _item(matrices: Matrices, picked: Selection, item: int) -> dict[str, Any]:
-    *_, row_axis, column_axis = matrices.axes
-    own = matrices.shape[3] - len(matrices.extra)
-    tokens = {"L": matrices.labels.queries, "S": matrices.labels.keys}
-    places = [column for column in picked.keys if column < own]
-    extra = [matrices.extra[column - own] for column in picked.keys if column >= own]
-    rows = _axis(picked.queries, tokens.get(row_axis), item)
-    columns = _axis(places, tokens.get(column_axis), item)
-    columns |= {"count": len(picked.keys), "extra": extra}
+    rows, columns = (_axis(side) for side in sides(matrices, picked, item))
     return {"index": item, "rows": rows, "columns": columns, "masks": [], "keys": [], "heads": []}
 
 
-def _axis(positions: Sequence[int], tokens: tuple[tuple[str, ...], ...] | None, item: int) -> dict[str, Any]:
-    plain = list(positions) == list(range(len(positions)))
-    texts = None if tokens is None else [tokens[item][i] if i < len(tokens[item]) else "" for i in positions]
-    return {"count": len(positions), "positions": None if plain else list(positions), "tokens": texts}
+def _axis(side: Side) -> dict[str, Any]:
+    places, tokens = list(side.positions), side.tokens
+    return {
+        "count": len(places) + len(side.extra),
+        "positions": None if places == list(range(len(places))) else places,
+        "tokens": None if tokens is None else [tokens[i] if i < len(tokens) else "" for i in places],
+        "extra": list(side.extra),
+    }
 
 
 def left_out(floors: Sequence[float]) -> list[str]:

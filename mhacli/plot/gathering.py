@@ -1,4 +1,4 @@
-"""One pass over a head's matrix: what a page may need of it, in memory that does not grow with the matrix."""
+"""One pass over a head's matrix: what a page may need of it, in memory that grows with the page and not with it."""
 
 import math
 from dataclasses import dataclass, replace
@@ -40,10 +40,10 @@ class Gathered:
     """What one pass over a matrix (rows, columns) found; `pooled` levels are coarse to fine, none where it is small.
 
     `low` and `high` bound the numbers that nothing hides; `high` of weights is of queries that have a choice, and
-    `largest` of all. `entries` are weights, all from `floor` on; `fine` the cells
-    of what is no weights, pooled only where they are very many. `lse` is the logarithm of each row's normaliser, so
-    that a score is ln(weight) + lse; None where scores are not known. `products` are
-    there where a matrix is large. `runs` say what is hidden; None if nothing is.
+    `largest` of all. `entries` are weights, all from `floor` on; `fine` the cells of what is no weights, pooled only
+    where they are very many. `products` are there where a matrix is large. `lse` is the logarithm of each row's
+    normaliser, so that a score is ln(weight) + lse; None where scores are not known. `runs` say what is hidden; None if
+    nothing is.
     """
 
     shape: tuple[int, int]

@@ -255,16 +255,43 @@ def _axes(stage: str, request: Request) -> tuple[str, ...]:
 
 
 def chosen(matrices: Matrices, selection: Selection) -> Selection:
-    """What a selection means for a stage: its items, heads, rows and columns, all of those that it has no word for."""
+    """What a selection means for a stage: its items, heads, rows and columns, all of those that it has no word for.
+
+    Columns that are no positions come last, a sink always among them.
+    """
     n, heads, rows, columns = matrices.shape
     *_, row_axis, column_axis = matrices.axes
     own = columns - len(matrices.extra)
-    picked = selection.along(column_axis, own + len(matrices.extra))
-    if SINK in matrices.extra and columns - 1 not in picked:
-        picked = (*picked, columns - 1)
+    picked = dict.fromkeys(selection.along(column_axis, columns))
+    if SINK in matrices.extra:
+        picked |= {columns - 1: None}
     return Selection(
         items=selection.along("N", n),
         heads=selection.along("H", heads) if "H" in matrices.axes else tuple(range(heads)),
         queries=selection.along(row_axis, rows),
-        keys=picked,
+        keys=tuple(sorted(picked, key=lambda column: column >= own)),
     )
+
+
+def extra_of(matrices: Matrices, picked: Selection) -> tuple[str, ...]:
+    """The names of the picked columns that are no positions."""
+    own = matrices.shape[3] - len(matrices.extra)
+    return tuple(matrices.extra[column - own] for column in picked.keys if column >= own)
+
+
+@dataclass(frozen=True)
+class Side:
+    """What the rows or columns of a matrix are: positions, the tokens of all positions, and names of what is none."""
+
+    positions: tuple[int, ...]
+    tokens: Sequence[str] | None
+    extra: tuple[str, ...] = ()
+
+
+def sides(matrices: Matrices, picked: Selection, item: int) -> tuple[Side, Side]:
+    """The picked rows and columns of an item's matrices."""
+    tokens = {"L": matrices.labels.queries, "S": matrices.labels.keys}
+    rows, columns = (None if (of := tokens.get(axis)) is None else of[item] for axis in matrices.axes[-2:])
+    extra = extra_of(matrices, picked)
+    places = picked.keys[: len(picked.keys) - len(extra)]
+    return Side(picked.queries, rows), Side(places, columns, extra)

@@ -25,15 +25,15 @@ def overview(dumps: Sequence[MeasuredDump], metric: str, caption: str, chosen: S
     Where a dump has fewer heads, nothing is there.
     """
     numbers = [list(dump.metrics.get(metric, ())) for dump in dumps]
-    names_of_heads = range(max((len(row) for row in numbers), default=0)) if chosen is None else chosen
-    numbers = [[row[head] for head in names_of_heads if head < len(row)] for row in numbers]
-    heads = len(names_of_heads)
-    values, absent = np.zeros((len(dumps), heads)), np.ones((len(dumps), heads), dtype=np.bool_)
+    heads = range(max((len(row) for row in numbers), default=0)) if chosen is None else chosen
+    values, absent = np.zeros((len(dumps), len(heads))), np.ones((len(dumps), len(heads)), dtype=np.bool_)
     for row, of_heads in enumerate(numbers):
-        values[row, : len(of_heads)] = [np.nan if value is None else value for value in of_heads]
-        absent[row, : len(of_heads)] = False
+        for column, head in enumerate(heads):
+            if head < len(of_heads):
+                value = of_heads[head]
+                values[row, column], absent[row, column] = np.nan if value is None else value, False
     rows = tuple(visible(dump.name) for dump in dumps)
-    panel = Panel(f"{metric}: {METRICS[metric].meaning}", values, absent, rows, tuple(map(str, names_of_heads)))
+    panel = Panel(f"{metric}: {METRICS[metric].meaning}", values, absent, rows, tuple(map(str, heads)))
     return Picture(
         what=metric,
         caption=caption,

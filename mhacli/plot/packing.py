@@ -43,15 +43,6 @@ class Coding:
         coded = FIRST + np.rint(np.clip(place, 0, 1) * (self.top - FIRST))
         return coded.astype(np.uint8 if self.bits == 8 else np.uint16)
 
-    def values(self, codes: Array) -> Array:
-        """The numbers that codes stand for, NaN for those that stand for none."""
-        place = (codes.astype(np.float64) - FIRST) / (self.top - FIRST)
-        if self.logarithmic:
-            numbers = self.low * (self.high / self.low) ** place
-        else:
-            numbers = self.low + (self.high - self.low) * place
-        return np.where(codes < FIRST, np.nan, numbers)
-
 
 @dataclass(frozen=True)
 class Entries:
@@ -75,7 +66,7 @@ class Entries:
 
 @dataclass(frozen=True)
 class Packed:
-    """A packed matrix: which of the two encodings, its coding, and the deflated bytes."""
+    """A packed matrix: which encoding, its coding, and the deflated bytes."""
 
     encoding: str
     coding: Coding

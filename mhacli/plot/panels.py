@@ -1,6 +1,6 @@
 """The picture of a stage: chosen matrices pooled to the room there is, with their labels."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mhacli.attention.report import headline
 from mhacli.attention.request import Request
 from mhacli.errors import UsageError
-from mhacli.plot.matrices import Matrices, chosen, stage_matrices
+from mhacli.plot.matrices import Matrices, Side, chosen, extra_of, sides, stage_matrices
 from mhacli.plot.picture import Panel, Picture, high_of_choices, shared_scale, taken, weight_scale
 from mhacli.plot.pool import Pooled, Pooler, factor, groups
 from mhacli.selection import Selection
@@ -43,10 +43,11 @@ def picture(
     diagonal stays one. `named` is what a single matrix is called where it has no head.
     """
     picked = chosen(matrices, selection)
-    row_factor, column_factor = factors(len(picked.queries), len(picked.keys) - len(_extra(matrices, picked)), room)
+    row_factor, column_factor = factors(matrices, picked, room)
     panels, high = [], 0.0
     for item, head in product(picked.items, picked.heads):
-        labels = _labels(matrices, picked, item, row_factor, column_factor)
+        rows, columns = sides(matrices, picked, item)
+        labels = _names(rows, row_factor), _names(columns, column_factor)
         pooled, largest = _pooled(matrices, picked, (item, head), (row_factor, column_factor), progress)
         high = max(high, largest)
         title = _title(matrices, picked, item, head, named)
@@ -87,8 +88,9 @@ def stage_picture(
     return picture(matrices, selection, room or Room(), "; ".join(headline(request)))
 
 
-def factors(rows: int, columns: int, room: Room) -> tuple[int, int]:
-    """How many rows and columns become one cell."""
+def factors(matrices: Matrices, picked: Selection, room: Room) -> tuple[int, int]:
+    """How many of the picked rows and columns become one cell; columns that are no positions are not pooled."""
+    rows, columns = len(picked.queries), len(picked.keys) - len(extra_of(matrices, picked))
     own = factor(rows, room.rows), factor(columns, room.columns)
     return (max(own), max(own)) if rows == columns else own
 
@@ -99,10 +101,9 @@ def work(matrices: Matrices, selection: Selection) -> int:
     return len(picked.items) * len(picked.heads) * len(picked.queries) * matrices.shape[3]
 
 
-def _column_groups(columns: Sequence[int], column_factor: int, extra: Sequence[int]) -> list[int]:
+def _column_groups(columns: int, column_factor: int, extra: int) -> list[int]:
     """Where groups of columns begin: those that are no positions stay apart."""
-    own = len(columns) - len(extra)
-    return [*groups(own, column_factor), *range(own, len(columns))]
+    return [*groups(columns - extra, column_factor), *range(columns - extra, columns)]
 
 
 def _pooled(
@@ -110,7 +111,8 @@ def _pooled(
 ) -> tuple[Pooled, float]:
     """The cells, and the largest number of rows that have a choice."""
     high = 0.0
-    pooler = Pooler(len(picked.queries), by[0], _column_groups(picked.keys, by[1], _extra(matrices, picked)))
+    starts = _column_groups(len(picked.keys), by[1], len(extra_of(matrices, picked)))
+    pooler = Pooler(len(picked.queries), by[0], starts)
     for values, hidden, _ in matrices.strips(*at, picked.queries):
         progress(values.size)
         high = max(high, high_of_choices(values, hidden, picked.keys))
@@ -118,34 +120,12 @@ def _pooled(
     return pooler.pooled(), high
 
 
-def _extra(matrices: Matrices, picked: Selection) -> list[int]:
-    own = matrices.shape[3] - len(matrices.extra)
-    return [column for column in picked.keys if column >= own]
-
-
-def _labels(
-    matrices: Matrices, picked: Selection, item: int, row_factor: int, column_factor: int
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    *_, row_axis, column_axis = matrices.axes
-    tokens = {"L": matrices.labels.queries, "S": matrices.labels.keys}
-    own = matrices.shape[3] - len(matrices.extra)
-    rows = _names(picked.queries, row_factor, _of_item(tokens.get(row_axis), item))
-    positions = [column for column in picked.keys if column < own]
-    columns = _names(positions, column_factor, _of_item(tokens.get(column_axis), item))
-    extra = [matrices.extra[column - own] for column in _extra(matrices, picked)]
-    return tuple(rows), (*columns, *extra)
-
-
-def _of_item(tokens: tuple[tuple[str, ...], ...] | None, item: int) -> Sequence[str] | None:
-    return None if tokens is None else tokens[item]
-
-
-def _names(positions: Sequence[int], by: int, tokens: Sequence[str] | None) -> list[str]:
+def _names(side: Side, by: int) -> tuple[str, ...]:
     """`3 did`: positions with their tokens where they have any; `0-15` where several are one."""
-    if by > 1:
-        parts = [positions[start : start + by] for start in groups(len(positions), by)]
-        return [str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts]
-    return position_labels(positions, tokens)
+    if by == 1:
+        return (*position_labels(side.positions, side.tokens), *side.extra)
+    parts = [side.positions[start : start + by] for start in groups(len(side.positions), by)]
+    return (*(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts), *side.extra)
 
 
 def _title(matrices: Matrices, picked: Selection, item: int, head: int, named: str | None) -> str:

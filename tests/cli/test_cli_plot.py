@@ -9,19 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_runner import MHACLI, SAMPLES, Cli, Document, run_in_terminal, run_process, without_escapes
-
-MINILM = SAMPLES / "minilm_layer0.safetensors"
-SMALL = "--embed-dim 12 --heads 3 --seq-len 5 --kv-len 7"
+from cli_runner import MHACLI, Cli, run_in_terminal, run_process, without_escapes
+from plot_cases import MINILM, SMALL, panels
 
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def panels(document: Document) -> list[list[list[float]]]:
-    return [panel["values"] for panel in document["panels"]]
 
 
 def test_cells_are_the_weights_that_run_prints(cli: Cli) -> None:
@@ -103,6 +97,13 @@ def test_sinks_and_own_keys_are_columns_of_their_own(cli: Cli) -> None:
     assert made["panels"][0]["columns"] == ["0-1", "2-3", "4-5", "zero_attn", "sink"]
     whole = cli.json("plot --embed-dim 8 --heads 2 --seq-len 6 --add-zero-attn --sinks sinks.npz")
     assert np.array(panels(whole)).sum(axis=-1) == pytest.approx(np.ones((2, 6)), abs=1e-6)
+
+
+def test_own_keys_come_last_whatever_order_they_are_asked_for_in(cli: Cli) -> None:
+    base = "--embed-dim 8 --heads 2 --seq-len 6 --add-zero-attn --head 0"
+    (panel,) = cli.json(f"plot {base} --key-pos 6,4,0")["panels"]
+    assert panel["columns"] == ["4", "0", "zero_attn"]
+    np.testing.assert_allclose(panel["values"], cli.weights(base)[0, 0][:, [4, 0, 6]], atol=1e-7)
 
 
 def test_the_average_is_the_mean_over_the_chosen_heads(cli: Cli) -> None:

@@ -5,19 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_runner import SAMPLES, Cli, Document
-
-MINILM = SAMPLES / "minilm_layer0.safetensors"
-SMALL = "--embed-dim 12 --heads 3 --seq-len 5 --kv-len 7"
+from cli_runner import SAMPLES, Cli
+from plot_cases import MINILM, panels
 
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def panels(document: Document) -> list[list[list[float]]]:
-    return [panel["values"] for panel in document["panels"]]
 
 
 def test_ready_weights_are_drawn_as_they_are(cli: Cli) -> None:
@@ -34,6 +28,7 @@ def test_ready_weights_are_drawn_as_they_are(cli: Cli) -> None:
 def test_ready_weights_that_are_none_have_the_scale_of_any_numbers(cli: Cli) -> None:
     np.savez("w.npz", attn_weights=np.array([[[[0.5, -0.25, 0.75]]]], np.float32))
     assert cli.json("plot w.npz")["scale"] == [-0.75, 0.75]
+    assert "1 number of attn_weights below 0" in cli.fine("plot w.npz -o x.html").err
 
 
 @pytest.mark.parametrize("shape", [(0, 2, 3, 4), (1, 0, 3, 4)])
@@ -97,6 +92,8 @@ def test_dumps_with_fewer_heads_leave_places_empty(cli: Cli) -> None:
     assert panel["hidden"] == [[False, False, True], [False, False, False]]
     assert panel["rows"] == ["w2.npz", "w3.npz"]
     assert "no such head" in cli.fine("plot w2.npz w3.npz").out
+    (chosen,) = cli.json("plot w2.npz w3.npz --metric entropy --head 2,0")["panels"]
+    assert (chosen["columns"], chosen["hidden"]) == (["2", "0"], [[True, False], [False, False]])
 
 
 def test_layers_of_a_checkpoint_are_computed_each(cli: Cli) -> None:

@@ -55,15 +55,20 @@ def inflated(text: str) -> bytes:
     return zlib.decompress(base64.b64decode(text, validate=True))
 
 
+def decoded(codes: Array, bits: int, low: float, high: float, weights: bool) -> Array:
+    """The numbers of codes; of those that stand for none whatever comes out."""
+    place = (codes.astype(float) - 2) / ((1 << bits) - 3)
+    numbers: Array = low * (high / low) ** place if weights else low + (high - low) * place
+    return numbers
+
+
 def level_values(level: dict[str, Any], weights: bool) -> Array:
     """The numbers of a level: NaN for no number, -1 for nothing to show."""
     shape = level["rows"], level["columns"]
     codes = np.array(read_level(level["encoding"], level["bits"], base64.b64decode(level["data"]), shape)).reshape(
         shape
     )
-    place = (codes - 2) / ((1 << level["bits"]) - 3)
-    low, high = level["low"], level["high"]
-    numbers = low * (high / low) ** place if weights else low + (high - low) * place
+    numbers = decoded(codes, level["bits"], level["low"], level["high"], weights)
     return np.where(codes == 0, -1, np.where(codes == 1, math.nan, numbers))
 
 

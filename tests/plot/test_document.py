@@ -129,7 +129,7 @@ def test_a_part_has_its_own_positions_and_tokens() -> None:
     made = replace(made, labels=Labels(tokens, keys))
     page, _ = written(made, selection=Selection((1,), (2,), (5, 9, 3), (4, 0)))
     (item,) = page["dumps"][0]["items"]
-    assert item["rows"] == {"count": 3, "positions": [5, 9, 3], "tokens": ["q1.5", "q1.9", "q1.3"]}
+    assert item["rows"] == {"count": 3, "positions": [5, 9, 3], "tokens": ["q1.5", "q1.9", "q1.3"], "extra": []}
     assert item["columns"] == {"count": 2, "positions": [4, 0], "tokens": ["k1.4", "k1.0"], "extra": []}
     (head,) = item["heads"]
     assert head["name"] == "head 2"
